@@ -119,11 +119,11 @@ class ChunkQueue:
     def put(self, chunk: Chunk) -> bool:
         """Append a chunk; False, without any effect, if the chunk is not wanted.
 
-        That is the case if its partition is not admitted (any more), the queue is closed, or a chunk of its partition
-        was sent back, see :meth:`take_damage`.
+        That is the case if its partition is not admitted (any more), or a chunk of its partition was sent back, see
+        :meth:`take_damage`. A queue that was closed takes chunks: it shows that they wait, and bounds them.
         """
         with self._lock:
-            if chunk.info not in self._admitted or self._errors.closed or chunk.info in self._damages:
+            if chunk.info not in self._admitted or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
             self._errors.arrived(chunk.info)

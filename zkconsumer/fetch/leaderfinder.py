@@ -183,7 +183,7 @@ class LeaderFinder(threading.Thread):
             return {}
 
     def _assign(self, wanted: dict[TopicPartition, PartitionInfo]) -> None:
-        self._client.fenced(partition for partition, info in wanted.items() if info.fenced)
+        self._client.fenced({partition: info.leader_epoch for partition, info in wanted.items() if info.fenced})
         for info in wanted.values():
             info.fenced = False
         unknown = self._hand_over_known(wanted)

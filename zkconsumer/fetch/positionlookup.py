@@ -143,6 +143,8 @@ class PositionLookup:
                 found.append(FoundPosition(info, None, code))
             else:
                 self._report_reset(info, offset, other_ends.get(info.partition))
+                # Those of the former position would be compared with this one, and say that the log has lost records.
+                info.epochs = PositionEpochs()
                 found.append(FoundPosition(info, offset))
         return found
 

@@ -359,7 +359,7 @@ class OffsetCommitter:
 
     def _taken(self) -> list[TopicPartition]:
         """Partitions of which the user holds records that this member neither committed nor can commit any more."""
-        return sorted({p for p, n in self._fetch.superseded() if self.partitions[p].written != n})
+        return sorted({p for p, n in self._fetch.superseded() if self.partitions[p].covered != n})
 
 
 def _expect_all(missing: Collection[TopicPartition]) -> None:

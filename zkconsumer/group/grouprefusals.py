@@ -23,12 +23,13 @@ class GroupRefusals:
 
     Args:
         report: called with the error at each refusal from the fourth attempt, or the second commit, in a row on; and
-            with None when neither is refused any more.
+            with None when those that were reported have ended.
     """
 
     def __init__(self, report: OnRefusal) -> None:
         self._report = report
         self._in_a_row: dict[str, int] = {}
+        self._reported: set[str] = set()
 
     def attempted(self, failure: Exception | None) -> None:
         """Note the end of an attempt.
@@ -44,9 +45,13 @@ class GroupRefusals:
 
     def _ended(self, kind: str, failure: Exception | None) -> None:
         if failure is None:
-            if self._in_a_row.pop(kind, 0) and not self._in_a_row:
-                self._report(None)
+            self._in_a_row.pop(kind, None)
+            if kind in self._reported:
+                self._reported.remove(kind)
+                if not self._reported:
+                    self._report(None)
         elif isinstance(failure, NEEDS_AN_OPERATOR) or not isinstance(failure, ZkConsumerError):
             self._in_a_row[kind] = self._in_a_row.get(kind, 0) + 1
             if self._in_a_row[kind] >= _PATIENCE[kind]:
+                self._reported.add(kind)
                 self._report(failure)

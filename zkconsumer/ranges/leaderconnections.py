@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -155,8 +155,8 @@ class LeaderConnections:
     def _max_age_s(self) -> float:
         return self.config.metadata_max_age_ms / 1000
 
-    def forget_leaders(self, partitions: Iterable[TopicPartition], fenced: Collection[TopicPartition]) -> None:
-        """Ask for these leaders again; those of ``fenced`` have refused their epochs as older than theirs."""
+    def forget_leaders(self, partitions: Iterable[TopicPartition], fenced: Mapping[TopicPartition, int]) -> None:
+        """Ask for these leaders again; those of ``fenced`` have refused these epochs as older than theirs."""
         for partition in partitions:
             self.leaders.pop(partition, None)
         if self._client is not None:

@@ -120,7 +120,7 @@ class RangeFetcher(threading.Thread):
     Attributes:
         partitions: those of the ranges.
         checked: later epochs in whose logs ends of ranges were found; to be read when the thread has ended.
-        fenced: partitions whose leaders refused their epoch as older than theirs; likewise.
+        fenced: epochs that leaders refused as older than theirs, by partition; likewise.
         named: partitions that have to be read from another broker, whose id their leader has named; likewise.
     """
 
@@ -154,7 +154,7 @@ class RangeFetcher(threading.Thread):
         self._fail_on_data_loss = fail_on_data_loss
         self._epochs = {partition: epochs.get(partition, RangeEpochs()) for partition in ranges}
         self.checked: dict[TopicPartition, int] = {}
-        self.fenced: set[TopicPartition] = set()
+        self.fenced: dict[TopicPartition, int] = {}
         self._response_bytes = min(
             max(min(response_bytes, _RESPONSE_BYTES), config.fetch_message_max_bytes), config.fetch_max_bytes
         )
@@ -232,7 +232,7 @@ class RangeFetcher(threading.Thread):
     def _moves(self, partition: TopicPartition, code: int) -> None:
         """Leave a partition to another leader, or to this one in another epoch, or when its error has passed."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            self.fenced.add(partition)
+            self.fenced[partition] = self._epochs[partition].leader
         self._moved[partition] = self._left.pop(partition), code
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:

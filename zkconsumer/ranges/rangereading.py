@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.decode.decodersettings import DecoderSettings
@@ -245,7 +246,7 @@ class RangeReading:
         self,
         ranges: dict[TopicPartition, Span],
         error: Exception,
-        fenced: Collection[TopicPartition] = (),
+        fenced: Mapping[TopicPartition, int] = MappingProxyType({}),
         *,
         follows: bool,
     ) -> None:

@@ -173,11 +173,11 @@ class BrokerClient(BrokerContacts):
             epochs={partition: known.to_name(partition, now) for partition in metadata.epochs},
         )
 
-    def fenced(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the leaders refused the epochs that :meth:`metadata` returned, as older than theirs."""
+    def fenced(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Note that the leaders refused these epochs, which :meth:`metadata` returned, as older than theirs."""
         now = time.monotonic()
-        for partition in partitions:
-            self._known_epochs.fenced(partition, now)
+        for partition, epoch in epochs.items():
+            self._known_epochs.fenced(partition, epoch, now)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int], isolation: str | None = None) -> Offsets:
         """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.

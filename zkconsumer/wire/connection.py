@@ -150,6 +150,7 @@ class BrokerConnection:
     def open(self) -> None:
         """Connect, without a question or a login; a part of :meth:`connect`, which raises as this does."""
         self._transport.connect()
+        self._response = ResponseStream(self._transport)  # the connection before it may have broken in a response
 
     def _log_in(self) -> None:
         """Log in, also again on this connection before the broker closes it (KIP-368)."""

@@ -291,12 +291,21 @@ def test_a_request_ends_at_its_timeout(queue):
     assert time.monotonic() - began > 0.04
 
 
-def test_closing_wakes_the_taker_and_drops_what_waits(queue, info):
+def test_a_closed_queue_shows_what_waits(queue, info):
+    """Whether it came before or after, no thread reads it: ``max.stream.idle.ms`` applies."""
+    queue.close()
+    queue.put(make_chunk(info, 0, 1))
+    assert queue.reading().unread == {info.partition}
+    queue.release([info])
+    assert queue.reading().unread == set()
+
+
+def test_closing_wakes_the_taker_which_gets_no_more(queue, info):
     timer = threading.Timer(0.05, queue.close)
     timer.start()
     assert take(queue, 60) is END
     timer.join()
-    assert not queue.put(make_chunk(info, 0, 1))
+    queue.put(make_chunk(info, 0, 1))
     assert take(queue) is END
 
 

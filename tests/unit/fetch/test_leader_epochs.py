@@ -244,6 +244,27 @@ def test_an_outdated_leader_does_not_move_the_position(stub, member, other, capl
     assert "out of range" not in caplog.text
 
 
+def test_a_clean_election_after_a_reset_to_the_end_is_no_loss(stub, member, caplog):
+    """The epoch of the last record before the reset ends long before the position."""
+    log = stub.log(P)
+    log.epochs = {3: 0}
+    log.write(10, 3)
+    reading = member(auto_offset_reset="largest")
+    reading.start(0)
+    reading.read(10)
+    reading.control.stop()
+    log.write(15, 3)
+    log.write(15, 5)
+    log.begin = 20
+    reading.start(10)
+    eventually(lambda: reading.fetched == 40)
+    before = len(stub.fetches)
+    eventually(lambda: len(stub.fetches) > before + 2)  # an empty answer in epoch 5
+    log.write(5, 6)
+    assert reading.read(5) == rows(range(40, 45), b"6")
+    assert "has lost the records" not in caplog.text
+
+
 def test_an_outdated_leader_does_not_choose_the_first_offset(stub, member, other):
     """A partition without a committed offset would begin at the wrong end."""
     other.described_epochs[P] = 5

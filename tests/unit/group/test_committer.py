@@ -76,6 +76,41 @@ def test_a_batch_that_was_committed_and_then_taken_away_raises_nothing(reading):
     assert reading.member.offsets() == {0: 0, 1: 5}
 
 
+def test_a_batch_that_was_committed_before_its_offset_went_back_is_refused(reading):
+    """1. 5 is committed; 2. the next owner sets 0; 3. the partition is back, and its batch is taken away again."""
+    reading.hold(0, 5)
+    reading.commit()
+    reading.member.rebalance(0)
+    reading.member.store.offsets[P1] = 0
+    reading.member.rebalance(0, 1)
+    reading.hold(0, 5)
+    reading.member.rebalance(0)
+    with pytest.raises(NotOwner, match="t-1"):
+        reading.commit()
+    assert reading.member.offsets()[1] == 0
+
+
+def test_a_batch_whose_commit_was_stored_without_an_answer_is_committed(reading, monkeypatch):
+    """1. The answer is lost; 2. the session, too; 3. the partition comes back; 4. the commit is repeated."""
+    reading.hold(0, 5)
+    store = reading.member.store
+
+    def stored_without_an_answer(offsets, **_):
+        store.offsets.update(offsets)
+        raise ZooKeeperUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "commit", stored_without_an_answer)
+        with pytest.raises(ZooKeeperUnavailable):
+            reading.commit()
+    reading.member.rebalancer.membership_lost()
+    reading.member.rebalance(0, 1)
+    reading.commit()
+    reading.member.rebalance(0)
+    reading.commit()
+    assert reading.member.offsets()[1] == 5
+
+
 def test_a_batch_that_was_released_and_then_taken_away_raises_nothing(reading):
     """Its user is done with it: its next owner reads it again, which at least once allows."""
     reading.hold(0, 5)

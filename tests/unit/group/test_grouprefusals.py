@@ -64,6 +64,15 @@ def test_a_refusal_ends_when_neither_attempts_nor_commits_are_refused(reports):
     assert reports == [REFUSALS[0], None]
 
 
+def test_a_refusal_ends_although_the_other_kind_was_refused_less_often_than_is_reported(reports):
+    refusals = GroupRefusals(reports.append)
+    for _ in range(4):
+        refusals.attempted(REFUSALS[0])
+    refusals.committed(REFUSALS[0])
+    refusals.attempted(None)
+    assert reports == [REFUSALS[0], None]
+
+
 def test_what_a_listener_raises_is_reported(reports):
     refusals, error = GroupRefusals(reports.append), ValueError("of the listener")
     for _ in range(4):

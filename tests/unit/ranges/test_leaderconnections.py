@@ -29,7 +29,7 @@ def test_a_leader_of_an_epoch_before_the_plan_is_outdated(leader):
         assert one.find_leaders([P], [leader.broker], {P: 6}) == {P: leader.broker}
         assert one.find_leaders([P], [leader.broker], {P: 5}) == {P: leader.broker}
         assert (one.epochs, len(leader.described)) == ({P: 6}, 3), "the last one is known"
-        one.forget_leaders([P], [P])
+        one.forget_leaders([P], {P: 6})
         assert one.find_leaders([P], [leader.broker]) == {P: leader.broker}
         assert len(leader.described) == 4
 
@@ -40,7 +40,7 @@ def test_a_leader_that_refuses_the_epoch_in_metadata_stays_known(leader, monkeyp
     leader.described_epochs = {P: 4}
     with closing(LeaderConnections(ConsumerConfig(zookeeper_connect="unused:1", group_id="g"))) as one:
         one.find_leaders([P], [leader.broker], {P: 5})
-        one.forget_leaders([P], [P])
+        one.forget_leaders([P], {P: 4})
         for _ in range(3):
             assert one.find_leaders([P], [leader.broker], {P: 5}) == {P: leader.broker}
         assert one.epochs == {P: UNKNOWN_EPOCH}

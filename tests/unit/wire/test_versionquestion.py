@@ -28,11 +28,12 @@ class Release(ScriptedServer):
         release: 0.8, 0.9, 0.10, or a later one.
         asked: API and version of each request.
         silences, closes: so many questions for versions are not answered, or answered by closing the connection.
+        halves: so many are answered by the begin of an answer.
     """
 
     def __init__(self, listener, release="2.0"):
         super().__init__(listener)
-        self.release, self.asked, self.silences, self.closes = release, [], 0, 0
+        self.release, self.asked, self.silences, self.closes, self.halves = release, [], 0, 0, 0
 
     @property
     def is_old(self):
@@ -56,6 +57,11 @@ class Release(ScriptedServer):
     def _report(self, sock, number):
         if self.release == "0.9":
             return True
+        if self.halves:
+            self.halves -= 1
+            sock.sendall(struct.pack(">ii", len(VERSIONS) + 4, number) + VERSIONS[:8])
+            self.closes, closes = 0, self.closes
+            return not closes
         if self.silences:
             self.silences -= 1
             return True
@@ -110,6 +116,14 @@ def test_a_broker_that_reports_its_versions_gets_one_question(run):
     broker = run("2.0")
     assert newest(connected(broker))[FETCH] == 16
     assert broker.requests() == [NEW]
+
+
+@pytest.mark.parametrize("closes", [0, 1])
+def test_a_broker_that_stops_in_the_middle_of_its_answer_is_asked_on_another_connection(run, closes):
+    broker = run("2.0")
+    broker.halves, broker.closes = 1, closes
+    connection = connected(broker)
+    assert newest(connection)[FETCH] == 16
 
 
 @pytest.mark.parametrize(("release", "fetch", "commit"), [("0.8", 0, 1), ("0.9", 1, 2)])

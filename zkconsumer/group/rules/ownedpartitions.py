@@ -56,6 +56,10 @@ class OwnedPartition:
             3. what was read in step 1 is not stored any more. None if it is not being started, or cannot be read.
         confirmed: the offset that the user has committed since it was started, 0 if none: it counts as released.
         written: the last offset that this member has stored, also of a partition that was given up since.
+        begun_at: where it was started last, without being kept; None if that was not known.
+        covered: up to where what this member handed out is committed by itself; None if none is known. Unlike
+            ``written`` it ends where the log or the stored offset does not continue what was handed out, and counts an
+            offset that was stored already, unless nothing was handed out before it since the start.
         sent: offsets that were sent to the store since then, and not answered: each of them may be stored.
         refused: the last offset since then that the store did not take; of two stores (dual commit) one may have it.
         losses: how often it was given up or lost.
@@ -73,6 +77,8 @@ class OwnedPartition:
     read: StoredOffset | None = None
     confirmed: int = 0
     written: int | None = None
+    begun_at: int | None = None
+    covered: int | None = None
     sent: set[int] = field(default_factory=set)
     refused: int | None = None
     losses: int = 0
@@ -154,9 +160,7 @@ class OwnedPartition:
         """
         self.reached = max(self.reached, reached)
         if assigned is not None and not kept:
-            if self.renewed or (assigned.outdated and not self.begun_anew):
-                self.former, self.reached = max(self.former, self.reached), 0
-            self.renewed, self.begun_anew = False, assigned.outdated
+            self._begin(assigned)
         self.stored, self.read = self.read or NO_OFFSET, None
         if assigned is not None:  # otherwise a commit without an answer may arrive later
             self._settle()
@@ -165,6 +169,16 @@ class OwnedPartition:
         if self.is_owned:  # otherwise a commit found it lost after it was claimed
             is_fetched = assigned is not None and assigned.error is None
             self.enter(OwnershipState.FETCHED if is_fetched else OwnershipState.CLAIMED)
+
+    def _begin(self, assigned: AssignedPartition) -> None:
+        offset = (self.read or NO_OFFSET).offset
+        if offset in self.sent:  # the answer to this member's own commit was lost
+            self.covered = offset
+        if assigned.moved or assigned.outdated or self.renewed:
+            self.covered = None
+        if self.renewed or (assigned.outdated and not self.begun_anew):
+            self.former, self.reached = max(self.former, self.reached), 0
+        self.renewed, self.begun_anew, self.begun_at = False, assigned.outdated, assigned.offset
 
     def send(self, offset: int) -> bool:
         """The offset is about to be sent; False if an earlier request with it was not answered."""
@@ -185,6 +199,8 @@ class OwnedPartition:
     def wrote(self, offset: int) -> None:
         """The offset was stored."""
         self._settle()
+        if not offset == self.stored.offset == self.begun_at:
+            self.covered = offset
         if offset != self.stored.offset:
             self.written = offset
         self.stored = StoredOffset(offset)
@@ -249,9 +265,16 @@ class OwnedPartitions:
                 record.enter(OwnershipState.REVOKED)
 
     def renew(self, recreated: Collection[TopicPartition]) -> None:
-        """The topics of these were created again: what was handed out is of earlier ones; revoke what is owned."""
-        for partition in recreated:
-            self[partition].renewed = True
+        """The topics of these were created again: what was handed out is of earlier ones; revoke what is owned.
+
+        That is true of each partition of the topics, also of one that was given up and is not among these: 1. 1000
+        records of t-1 are handed out; 2. it is given up, and t is created again; 3. t-1 is claimed, and starts at 5;
+        4. a thread that processed the old records commits 1000.
+        """
+        topics = {partition.topic for partition in recreated}
+        for partition, record in self._records.items():
+            if partition.topic in topics:
+                record.renewed = True
         self.revoke(recreated)
 
     def read(self, stored: Mapping[TopicPartition, StoredOffset]) -> list[OwnedPartition]:

@@ -81,10 +81,14 @@ class KnownEpochs:
             return False
         return True
 
-    def fenced(self, partition: TopicPartition, now: float) -> None:
-        """Take note that the leader refused the known epoch as older than its own."""
+    def fenced(self, partition: TopicPartition, epoch: int, now: float) -> None:
+        """Take note that the leader refused this epoch as older than its own.
+
+        It says nothing about another epoch: 1. two partitions of a topic move to a leader of epoch 6; 2. metadata of
+        the topic is asked for because of the first one; 3. the refusal of the second one's epoch 5 is noted.
+        """
         known = self._known.get(partition)
-        if known is not None and known.fenced_since is None:
+        if known is not None and known.epoch == epoch and known.fenced_since is None:
             known.fenced_since = now
 
     def to_name(self, partition: TopicPartition, now: float) -> int:

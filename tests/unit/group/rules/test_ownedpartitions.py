@@ -334,6 +334,52 @@ def test_how_far_an_earlier_topic_was_read_is_known_from_the_start_of_the_next()
     assert start(95) == (90, 95, False)
 
 
+def test_a_topic_that_is_created_again_renews_partitions_that_were_given_up_too():
+    """Which of its partitions a protocol names depends on the protocol."""
+    records = Partitions().bring_to(FETCHED)
+    records[P].reached = 1000
+    records.lose()
+    records.renew([OTHER])
+    records.claim()
+    records.read_offset(5)
+    records.start_it(5)
+    assert records[P].former == 1000
+    records.renew([TopicPartition("other", 0)])
+    assert not records[P].renewed
+
+
+def covered_after(*, stored, start, commit):
+    records = Partitions()
+    records.claim()
+    records.read_offset(stored)
+    records.start_it(start)
+    records[P].wrote(commit)
+    return records[P].covered
+
+
+@pytest.mark.parametrize(
+    ("stored", "start", "commit", "covered"),
+    [(None, None, 5, 5), (5, 5, 8, 8), (5, 2, 5, 5), (5, 8, 8, 8), (5, 5, 5, None)],
+    ids=["first", "next", "moved back", "continued", "nothing was handed out"],
+)
+def test_what_was_handed_out_and_committed_is_covered(stored, start, commit, covered):
+    assert covered_after(stored=stored, start=start, commit=commit) == covered
+
+
+@pytest.mark.parametrize("end", ["moved", "outdated", "renewed"])
+def test_what_was_committed_covers_nothing_where_the_partition_does_not_continue(end):
+    records = Partitions().bring_to(FETCHED)
+    records[P].wrote(5)
+    if end == "renewed":
+        records.renew([P])
+    records.lose()
+    records.claim()
+    records.read_offset(5)
+    assigned = AssignedPartition(THREAD, 5, moved=end == "moved", outdated=end == "outdated")
+    records.start(FetchAssignment(9, {P: assigned}), (), {})
+    assert records[P].covered is None
+
+
 def test_a_commit_without_an_answer_may_arrive_after_the_partition_was_given_up():
     """1. Its topic is deleted; 2. a share without it is fetched; 3. it is created again, and the commit arrives."""
     partitions = Partitions().bring_to(FETCHED)

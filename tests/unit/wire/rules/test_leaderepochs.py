@@ -55,8 +55,8 @@ def test_an_older_epoch_is_not_repeated_if_the_newest_comes_between():
 
 
 def test_an_epoch_that_its_leader_refuses_for_long_is_not_named(known):
-    known.fenced(P, 10)
-    known.fenced(P, 15)
+    known.fenced(P, 5, 10)
+    known.fenced(P, 5, 15)
     assert known.accept(P, "id", 5, 15)
     assert known.to_name(P, 9 + PATIENCE_S) == 5
     assert known.to_name(P, 10 + PATIENCE_S) == UNKNOWN_EPOCH
@@ -64,9 +64,16 @@ def test_an_epoch_that_its_leader_refuses_for_long_is_not_named(known):
     assert known.to_name(P, 10 + PATIENCE_S) == 6
 
 
+def test_the_refusal_of_a_former_epoch_says_nothing_about_the_known_one(known):
+    """1. Epoch 6 becomes known because of another partition of the topic; 2. the refusal of 5 is noted."""
+    assert known.accept(P, "id", 6, 0)
+    known.fenced(P, 5, 0)
+    assert known.to_name(P, PATIENCE_S) == 6
+
+
 def test_unknown_partitions_have_no_epoch():
     known = KnownEpochs()
-    known.fenced(P, 0)
+    known.fenced(P, 5, 0)
     assert known.to_name(P, 0) == UNKNOWN_EPOCH
 
 
@@ -137,13 +144,13 @@ def test_without_topic_ids_a_refused_epoch_stays_known_although_a_later_one_is_e
     assert not known.expect(P, 5)
     assert not known.accept(P, None, 4, 0)
     assert known.accept(P, None, 4, PATIENCE_S)
-    known.fenced(P, PATIENCE_S)
+    known.fenced(P, 4, PATIENCE_S)
     assert known.expect(P, 5), "by the next task"
     assert known.accept(P, None, 4, 2 * PATIENCE_S)
     assert known.to_name(P, 2 * PATIENCE_S) == UNKNOWN_EPOCH
 
 
 def test_an_epoch_that_is_expected_again_is_refused_still(known):
-    known.fenced(P, 0)
+    known.fenced(P, 5, 0)
     assert known.expect(P, 5)
     assert known.to_name(P, PATIENCE_S) == UNKNOWN_EPOCH
