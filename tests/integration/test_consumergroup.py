@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import closing, suppress
 
+import psutil
 import pytest
 
 from jvmclients.kafkaconsumer import KafkaConsumerJvm
@@ -540,3 +541,6 @@ def test_a_broker_with_the_protocol_disabled_is_refused(private_sandbox):
     config = ConsumerConfig(bootstrap_servers=box.bootstrap_servers, group_id="g", group_protocol="consumer")
     with pytest.raises(ConfigError, match=r"disabled.*use group\.protocol=kafka"):
         ConsumerConnector(config)
+    port = int(box.bootstrap_servers.rpartition(":")[2])
+    connections = psutil.Process().net_connections(kind="tcp")
+    assert [connection for connection in connections if connection.raddr and connection.raddr.port == port] == []

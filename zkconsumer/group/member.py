@@ -144,7 +144,7 @@ class GroupMember:
         try:
             self._protocol.open(self._loop, self._lease_changed)
         except Exception:  # after an interrupt closing could wait for a server that does not answer
-            self._protocol.leave()  # some of its threads may run
+            self._close()  # some of its threads may run
             raise
 
     # -- for any thread ---------------------------------------------------------------------------------------------
