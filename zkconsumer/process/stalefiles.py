@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.process.forks import Owner
+
 _log = logging.getLogger(__name__)
 
 _CLAIM: Final = "owner.lock"
@@ -87,6 +89,7 @@ class OwnedDirectory:
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         parent = Path(tempfile.gettempdir()) if parent is None else parent
         _remove_abandoned_directories(parent, prefix)
+        self._owner = Owner()
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         try:
             self._claim = Claim(self.path / _CLAIM)
@@ -95,7 +98,9 @@ class OwnedDirectory:
             raise
 
     def remove(self) -> None:
-        """Remove the directory and everything in it. Idempotent."""
+        """Remove the directory and everything in it. Idempotent; in a forked child nothing is done."""
+        if not self._owner.is_here():
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         self._claim.release()
 

@@ -58,6 +58,9 @@ _MORE_BYTES = 1 << 18
 batch in which the range ends: an incomplete batch is useless."""
 
 
+_WHY_SHORTER: Final = ". Check for an unclean leader election, or a topic that was deleted and created again"
+"""What to check where a log ends before a range, unless epochs prove the reason."""
+
 _FOLLOWERS_PATIENCE_S: Final = 3.0
 """How long a follower may have no data of a range, which the leader had when it was planned: followers lag."""
 
@@ -226,7 +229,8 @@ class RangeFetcher(threading.Thread):
         for partition, end in answer.found.items():
             leader, planned = questions[partition]
             if end.offset < self._left[partition].until:
-                self._end_at(partition, end.offset, f"the log of leader epoch {planned}")
+                log = f"the log of leader epoch {planned}"
+                self._end_at(partition, end.offset, log, ", after an unclean leader election")
             self.checked[partition] = leader
 
     def _moves(self, partition: TopicPartition, code: int) -> None:
@@ -397,7 +401,7 @@ class RangeFetcher(threading.Thread):
             return
         outside = outside_log(self._left[partition].start, first, end)
         if outside == AFTER_LOG:
-            self._end_at(partition, end, "its log")
+            self._end_at(partition, end)
         if outside != BEFORE_LOG:
             return
         position, until = self._left.pop(partition)
@@ -416,9 +420,9 @@ class RangeFetcher(threading.Thread):
         """
         end = self._ask(partition, LATEST)
         if end is not None and outside_log(self._left[partition].until, None, end) == AFTER_LOG:
-            self._end_at(partition, end, "its log")
+            self._end_at(partition, end)
 
-    def _end_at(self, partition: TopicPartition, end: int, log: str) -> None:
+    def _end_at(self, partition: TopicPartition, end: int, log: str = "its log", why: str = _WHY_SHORTER) -> None:
         """Drop the rest of a range, which is not in the log any more, or fail.
 
         Raises:
@@ -427,7 +431,7 @@ class RangeFetcher(threading.Thread):
         position, until = self._left.pop(partition)
         loss = f"{partition} has lost offsets {max(position, end)} to {until}: {log} ends at {end}"
         if self._fail_on_data_loss:
-            raise OffsetOutOfRange(f"{loss}, after an unclean leader election")
+            raise OffsetOutOfRange(f"{loss}{why}")
         _log.warning("%s: %s; they are skipped", self._reader, loss)
         if position < end:
             self._left[partition] = Span(position, end)
@@ -490,6 +494,5 @@ class RangeFetcher(threading.Thread):
             raise OffsetOutOfRange(
                 f"{self.broker} does not have records that existed when the read was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
-                + ". Check for an unclean leader election, a topic that was deleted and created again, or, with "
-                "isolation.level=read_committed, a transaction that is open"
+                + f"{_WHY_SHORTER}, or, with isolation.level=read_committed, a transaction that is open"
             )

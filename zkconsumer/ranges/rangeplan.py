@@ -27,7 +27,7 @@ def plan_ranges(
             offset that a log has.
 
     Raises:
-        LeaderUnknown: a partition has no leader, so its end is unknown.
+        LeaderUnknown: a partition has no leader, or it has not answered, so an end of it is unknown.
         TopicUnreadable: brokers refuse to serve a topic, for example because a permission is missing.
         OffsetOutOfRange: the log of a partition cannot be read up to a given end.
         ZkConsumerError: the brokers cannot be reached.
@@ -38,6 +38,7 @@ def plan_ranges(
     latest = ends.latest(starts, {p: max(start, given.get(p, start)) for p, start in found.items()})
     readable = ends.readable(latest)
     require_leaders([p for p in starts if not (p in earliest and p in readable and p in found)])
+    require_leaders(given_ends.keys() - given.keys())  # otherwise these would be read up to the ends of their logs
     until = ending_offsets(given, latest, readable)
     located = locate(found, earliest, latest, readable)
     accept_losses(located.lost)

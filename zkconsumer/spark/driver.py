@@ -35,6 +35,7 @@ from zkconsumer.group.rules.rebalancetimes import retry_window_seconds
 from zkconsumer.group.rules.subscription import Subscription
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.process.cpus import available_cpus
+from zkconsumer.process.forks import Owner
 from zkconsumer.ranges.logends import LogEnds
 from zkconsumer.ranges.rules.spans import Span
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
@@ -115,6 +116,7 @@ class QueryDriver:
     """Joins the group at the first request for offsets; see the module for the order of calls."""
 
     def __init__(self, options: SourceOptions, parts: DriverParts | None = None) -> None:
+        self._process = Owner()
         self._options = options
         self._parts = parts or DriverParts()
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
@@ -284,7 +286,12 @@ class QueryDriver:
         return made.encoded
 
     def stop(self) -> None:
-        """Leave the group; other members can own its partitions when this returns. Idempotent."""
+        """Leave the group; other members can own its partitions when this returns. Idempotent.
+
+        In a forked child nothing is done.
+        """
+        if self._process.spares(f"the query's member of group {self._options.config.group_id}"):
+            return
         self._parts.ignore_sigterm()
         if self._acknowledgements is not None:
             self._acknowledgements.close()  # first: batches acknowledged before are committed on leaving

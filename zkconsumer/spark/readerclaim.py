@@ -78,6 +78,8 @@ class ReaderClaim:
     def release(self) -> None:
         """Give up the claim; to be called when the reader has left its group. Idempotent."""
         for descriptor in self._descriptors:
+            with contextlib.suppress(OSError):  # the file system has no locks
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked has the descriptor, too
             os.close(descriptor)
         self._descriptors = []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.fork import idle_forked_child
+from tests.fixtures.fork import idle_forked_child, in_forked_child
 from zkconsumer.process.stalefiles import Claim, OwnedDirectory, remove_abandoned_files
 
 OWNER = """
@@ -76,3 +76,11 @@ def test_a_forked_child_keeps_a_claim_alive(tmp_path):
         claim.release()
         assert remove_abandoned_files([tmp_path / "a"]) == []
     assert remove_abandoned_files([tmp_path / "a"]) == [0]
+
+
+def test_a_forked_child_does_not_remove_the_directory_of_its_parent(tmp_path):
+    directory = OwnedDirectory("x-", tmp_path)
+    assert in_forked_child(directory.remove)
+    assert directory.path.exists()
+    directory.remove()
+    assert not directory.path.exists()

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.fixtures.batches import build
+from tests.fixtures.fork import in_forked_child
 from tests.fixtures.kafka import ListOffsetsRequest, MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
@@ -1063,6 +1064,20 @@ def test_a_second_reader_of_a_driver_repeats_no_batch(log, query, tmp_path):
         second.driver.partitions(second.offset, UNFINISHED)
     first.driver.stop()
     assert len(second.driver.partitions(second.offset, UNFINISHED)) == 1
+
+
+def test_a_forked_child_leaves_the_query_alone(log, query, caplog):
+    """A provider of tokens may fork. The threads that the end waits for are the parent's."""
+    log(A, 0, 10)
+    ours = query({A: 0})
+    ours.trigger()
+
+    def stop():
+        ours.driver.stop()
+        assert "the query's member of group g" in caplog.text
+        assert "is not closed by its child" in caplog.text
+
+    assert in_forked_child(stop)
 
 
 U = TopicPartition("u", 0)

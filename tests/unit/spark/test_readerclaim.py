@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from tests.fixtures.fork import idle_forked_child
 from zkconsumer.errors import UsageError
 from zkconsumer.spark.readerclaim import ReaderClaim, driver_directory
 from zkconsumer.spark.rules.options import parse_options
@@ -72,6 +73,13 @@ def test_a_group_of_brokers_is_known_by_its_brokers(claim):
     claim(**brokers)
     with pytest.raises(UsageError, match="another reader"):
         claim(**brokers)
+
+
+def test_a_claim_ends_although_a_forked_child_lives(claim):
+    first = claim()
+    with idle_forked_child():
+        first.release()
+        claim()
 
 
 def test_a_refused_reader_holds_nothing(claim):
