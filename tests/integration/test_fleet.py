@@ -311,6 +311,40 @@ def test_another_target_than_that_of_the_plan_is_refused(fleet):
     assert fleet.states()[0] == "planned"
 
 
+def test_a_group_whose_offsets_are_all_in_kafka_needs_no_plan(fleet, tmp_path):
+    """Its old consumers have stored them there, as with offsets.storage=kafka."""
+    group = fleet.groups[0]
+    servers = ("--zookeeper", fleet.sandbox.zookeeper_connect)
+    group.own(fleet.topic, 0, "c")
+    group.disown(fleet.topic, 0)  # its parent stays, and names the topic
+    group.zookeeper.delete(f"{group.root}/offsets", recursive=True)
+    fleet.consume(0, 1)
+    group.register("c", {fleet.topic: 1})
+    fleet.init()
+    of_group = ("--group", group.name)
+
+    def reached():
+        (row,) = json.loads(fleet.run("status", *of_group, "--json").stdout)["groups"]
+        return row["state"]
+
+    def surveyed():
+        done = CliRunner().invoke(command, ["migrate", "survey", *servers, *of_group])
+        return done.exit_code, done.stdout.split("\n", 1)[0]
+
+    assert (reached(), surveyed()) == ("needs no plan", (0, f"{group.name}: running"))
+    assert "skipped: all of its offsets are in Kafka: stop the old consumers" in fleet.run("plan", *of_group).stdout
+    group.zookeeper.delete(f"{group.root}/ids/{group.name}_c")
+    client = Consumer({"bootstrap.servers": fleet.sandbox.bootstrap_servers, "group.id": group.name})
+    client.subscribe([fleet.topic])
+    eventually(lambda: client.poll(0.1) or client.assignment())
+    assert (reached(), surveyed()) == ("consumed", (0, f"{group.name}: migrated"))
+    words = ["groups", "delete", *servers, *of_group, "--store", "zookeeper", "--execute"]
+    deleted = CliRunner().invoke(command, [*words, "--snapshot", str(tmp_path / "deleted")])
+    assert (deleted.exit_code, reached()) == (0, "done"), deleted.output
+    client.close()
+    group.commit(fleet.topic, 0, 1)  # for the end of the test
+
+
 def test_old_consumers_that_returned_are_planned_again(fleet):
     fleet.init()
     fleet.run("plan", "--wave", "1")

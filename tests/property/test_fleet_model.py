@@ -36,6 +36,7 @@ from zkconsumer.zookeeper.session import ZkSession
 
 GROUP = FleetGroup("g", 1, "", End("kafka", "g"), rewind=True)
 P0, P1 = PARTITIONS = [TopicPartition("t", 0), TopicPartition("u", 0)]
+MEMBER = "g_member"
 WRITES = [
     (SnapshotFile, "_put"),
     (ZkSession, "commit_changes"),
@@ -62,10 +63,11 @@ def steps(*, execute: bool) -> dict[str, tuple[Any, tuple[str, str]]]:
 class Model:
     """One group, its files and both servers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, stored: dict[TopicPartition, int]) -> None:
         self.servers = Servers(directory)
         self.servers.brokers.logs = dict.fromkeys(PARTITIONS, LogRange(0, 1000))
-        self.servers.store({P0: 10, P1: 20})
+        self.servers.write("/consumers/g/owners/t", b"")
+        self.servers.store(stored)
         self.files = GroupFiles(directory / "c" / "g")
         self.has_consumed = self.has_read_in_zookeeper = False
         self.job = Job(FleetFile("c", "h:1", "", "", (GROUP,)), GROUP, self.files)
@@ -122,6 +124,21 @@ class Model:
         """Old consumers, which know no mark, or an operator."""
         self.has_read_in_zookeeper = True
         self.servers.store({partition: offset})
+
+    def old_consumers(self, *, run: bool) -> None:
+        is_running = f"/consumers/g/ids/{MEMBER}" in self.servers.server.nodes
+        if run and not is_running:
+            self.servers.register()
+        elif is_running and not run:
+            self.servers.server.end_session(self.servers.member.session_id)
+
+    def new_consumers(self, *, run: bool) -> None:
+        (self.servers.brokers.live.add if run else self.servers.brokers.live.discard)("g")
+
+    def delete_znodes(self) -> None:
+        nodes = self.servers.server.nodes
+        for path in [path for path in nodes if f"{path}/".startswith("/consumers/g/")]:
+            del nodes[path]
 
     def topic_goes(self) -> None:
         self.servers.brokers.logs.pop(P1, None)
@@ -198,9 +215,48 @@ REVERSED_AGAIN = [*MIGRATED, ("command", "reverse", None), ("in_kafka", P0, 40)]
 @example({}, [("command", "run", None), ("command", "rollback", 8), ("in_kafka", P0, 30)])
 @example({}, [("command", "run", None), ("command", "rollback", 6), ("in_kafka", P0, 30)])
 def test_what_a_status_names_is_what_the_commands_accept(tmp_path_factory, former, events):
-    model = Model(tmp_path_factory.mktemp("fleet"))
+    model = Model(tmp_path_factory.mktemp("fleet"), {P0: 10, P1: 20})
     model.servers.brokers.store("g", former)
     model.command("plan", None)
     for name, *arguments in events:
         getattr(model, name)(*arguments)
         model.check()
+
+
+STARTS = st.one_of(
+    st.tuples(st.just("command"), st.sampled_from(["plan", "run", "rollback", "reverse", "mirror"])),
+    st.tuples(st.sampled_from(["old", "new"]), st.booleans()),
+    st.just(("znodes are deleted", None)),
+)
+
+
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+@given(events=st.lists(STARTS, max_size=8))
+@example([("command", "plan"), ("new", True), ("command", "plan"), ("znodes are deleted", None)])
+@example([("old", True), ("command", "plan"), ("old", False), ("new", True), ("old", True)])
+def test_a_group_whose_offsets_are_all_in_kafka_is_never_written(tmp_path_factory, events):
+    """Its members alone show how far it has come."""
+    model = Model(tmp_path_factory.mktemp("fleet"), {})
+    in_kafka = {P0: 30, P1: 7}
+    model.servers.brokers.store("g", in_kafka)
+    old = new = False
+    for event, what in events:
+        match event:
+            case "command":
+                model.command(what, None)
+            case "old":
+                old = what
+                model.old_consumers(run=what)
+            case "new":
+                new = what
+                model.new_consumers(run=what)
+            case _ if not old:
+                model.delete_znodes()
+        exists = bool(model.servers.server.nodes.get("/consumers/g"))
+        expected = FleetState.CONSUMED if new else FleetState.NEEDS_NO_PLAN
+        expected = FleetState.WRONG if old and new else expected if exists else FleetState.DONE
+        judged = model.status()
+        assert judged.state is expected, judged
+        assert all(why_not_begun(verb, judged) for verb in steps(execute=True))
+        assert (model.servers.stored(), model.servers.brokers.stored("g")) == ({}, in_kafka)
+        assert not model.files.plan_file.exists()

@@ -122,7 +122,7 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
 def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
     """Show how far each group has come, and the totals.
 
-    A group is not started, planned, refused (its plan is, and why), written (its offsets are in Kafka), consumed (new
+    A group is not started, needs no plan (all of its offsets are in Kafka), planned, refused (its plan is, and why), written (its offsets are in Kafka), consumed (new
     consumers have continued there), mirrored, done (and its znodes are deleted), rolled back, came back, gone wrong
     (why), or unknown. The exit code is 3 if a group has gone wrong or is unknown.
     """

@@ -84,11 +84,11 @@ def read_status(
     files = {job.group.group: _read_files(job.files) for job in jobs}
     group_reader = cluster.open_reader(session, without_brokers=True)
     reads = read_groups(session, group_reader, [job.group.group for job in jobs])
-    planned = {
-        job.group.target.group: files[job.group.group].planned
-        for job in jobs
-        if files[job.group.group].plan is not None
-    }
+    planned: dict[str, Sequence[TopicPartition]] = {}
+    for job in jobs:
+        of_job, znodes = files[job.group.group], reads.groups.get(job.group.group)
+        without_plan = () if znodes is None else znodes.partitions
+        planned[job.group.target.group] = without_plan if of_job.plan is None else of_job.planned
     described: Mapping[str, KafkaGroup | ZkConsumerError]
     try:
         described = cluster.describe_all(planned)
@@ -146,10 +146,11 @@ def _row(
     if isinstance(kafka, ZkConsumerError):
         problems.append(str(kafka))
     problems += () if stored is None else stored.problems
-    if znodes is not None:
-        problems += (str(znodes.unreadable[p]) for p in sorted({*files.planned}) if p in znodes.unreadable)
     in_zookeeper = {} if znodes is None else {p: usable_offset(node.offset) for p, node in znodes.offsets.items()}
     in_kafka = {} if stored is None else offsets_of(stored.found)
+    if znodes is not None:  # without a plan, such a znode hides whether all offsets are in Kafka
+        asked = {*files.planned} if files.plan is not None else znodes.unreadable.keys() if in_kafka else ()
+        problems += (str(znodes.unreadable[p]) for p in sorted(asked) if p in znodes.unreadable)
     facts = FleetFacts(
         plan=files.plan,
         target=job.group.target,

@@ -22,6 +22,8 @@ class FleetState(StrEnum):
     """How far it has come."""
 
     NOT_STARTED = "not started"
+    NEEDS_NO_PLAN = "needs no plan"
+    """All of its offsets are in Kafka, and no new consumer is a member there."""
     PLANNED = "planned"
     REFUSED = "refused"
     """Its plan has a refusal that no run of it can cure; what has to be decided is the reason."""
@@ -45,7 +47,7 @@ class FleetState(StrEnum):
     def of_group(self) -> str:
         """The state in a sentence about its group."""
         match self:
-            case FleetState.CAME_BACK:
+            case FleetState.CAME_BACK | FleetState.NEEDS_NO_PLAN:
                 return f"it {self}"
             case FleetState.WRONG:
                 return f"it has {self}"
@@ -116,6 +118,12 @@ class FleetFacts:
     gone: Collection[TopicPartition] = ()
     added: Collection[TopicPartition] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def needs_no_plan(self) -> bool:
+        """True if ZooKeeper has no offset of the group, and Kafka has it: there is nothing to write."""
+        at_brokers = bool(self.in_kafka) or (self.kafka is not None and self.kafka.has_members)
+        return at_brokers and all(offset is None for offset in self.in_zookeeper.values())
 
 
 class Judged(NamedTuple):

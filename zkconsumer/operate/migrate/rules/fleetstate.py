@@ -157,9 +157,32 @@ def _without_plan(facts: FleetFacts) -> Judged:
     if facts.mark is not None:
         reason = f"it has the mark of a migration to {facts.mark.where}, and there is no plan"
         return wrong(f"{reason}; plan it again if it is to be migrated once more", "plan")
+    if facts.needs_no_plan:
+        return _in_kafka_alone(facts)
     if not facts.exists:
         return wrong(_NO_GROUP, "plan")
     return Judged(FleetState.NOT_STARTED, only=frozenset({"plan"}))
+
+
+def _in_kafka_alone(facts: FleetFacts) -> Judged:
+    """One whose old consumers have stored their offsets in Kafka: it has no plan, and so no mark.
+
+    Offsets do not show which consumers have committed them: members do, and that the znodes were deleted.
+    """
+    none: frozenset[Verb] = frozenset()
+    has_new = facts.kafka is not None and facts.kafka.has_members
+    if facts.members and has_new:
+        old = f"{name_some(sorted(facts.members))} in ZooKeeper: old consumers; stop them"
+        return Judged(FleetState.WRONG, f"it has members at brokers, and others, which read the same records, {old}", none)
+    if not facts.exists:
+        expire = "" if has_new else "it has no members: its offsets expire unless a new consumer commits"
+        return Judged(FleetState.DONE, expire, none)
+    if has_new:
+        no_mark = "it had no plan, and has no mark, so old consumers that are started would join in ZooKeeper"
+        return Judged(FleetState.CONSUMED, no_mark, none)
+    stop = "stop the old consumers, and " if facts.members else ""
+    reason = f"all of its offsets are in Kafka: {stop}start the new consumers, which begin there"
+    return Judged(FleetState.NEEDS_NO_PLAN, reason, none)
 
 
 def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
@@ -267,6 +290,8 @@ class NotBegun(NamedTuple):
 
 
 _MIGRATED: Final = frozenset({FleetState.CONSUMED, FleetState.MIRRORED, FleetState.DONE})
+_WITHOUT_PLAN: Final = _MIGRATED | {FleetState.NEEDS_NO_PLAN}
+"""States of a group whose offsets are all in Kafka: no command has anything to do."""
 _NOT_WRITTEN: Final = frozenset({FleetState.NOT_STARTED, FleetState.PLANNED, FleetState.REFUSED})
 _IS_BACK: Final = frozenset({FleetState.ROLLED_BACK, FleetState.CAME_BACK})
 _SETTLED: Final[Mapping[Verb, frozenset[FleetState]]] = MappingProxyType(
@@ -299,5 +324,7 @@ def why_not_begun(verb: Verb, judged: Judged) -> NotBegun | None:
     if judged.only is not None and verb not in judged.only:
         if judged.state is FleetState.PLANNED:
             return NotBegun("no run of its plan has begun; run it first", False)
+        if judged.state in _WITHOUT_PLAN:
+            return NotBegun(judged.reason or judged.state.of_group, True)
         return NotBegun(judged.reason or "it has no plan; plan it first", False)
     return None

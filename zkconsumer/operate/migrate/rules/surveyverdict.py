@@ -36,8 +36,9 @@ class SurveyVerdict(Enum):
     """What a survey results in.
 
     READY: no member is registered and nothing stands in the way. RUNNING: the same, once its members are stopped.
-    NOT_READY: something has to be decided or fixed first. MIGRATED: it has the mark of a migration, and no members in
-    ZooKeeper; if it continues under its name at the brokers, these have it.
+    NOT_READY: something has to be decided or fixed first. MIGRATED: it has no members in ZooKeeper, and the mark of a
+    migration, or all of its offsets are in Kafka and it has members at the brokers; if it continues there under its
+    name, these have it.
     """
 
     READY = "ready"
@@ -197,6 +198,8 @@ def survey(facts: SurveyFacts) -> Survey:
         return Survey(facts, tuple(findings), SurveyVerdict.NOT_READY, command or _command("survey", facts), to_do)
     verdict = SurveyVerdict.RUNNING if facts.members else SurveyVerdict.READY
     if facts.storage == "kafka":  # there is nothing to write
+        if facts.kafka is not None and facts.kafka.has_members:
+            verdict = SurveyVerdict.MIGRATED
         command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
         return Survey(facts, tuple(findings), verdict, command)
     return Survey(facts, tuple(findings), verdict, _plan_command(facts), _STOP if facts.members else "")
@@ -364,11 +367,11 @@ def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
     if facts.storage == "kafka":
-        yield SurveyFinding(
-            Level.NOTE,
-            "storage",
-            "all of its offsets are in Kafka; stop the members, and start the new consumers",
-        )
+        stop = "stop the members, and " if facts.members else ""
+        follows = f"; {stop}start the new consumers"
+        if facts.kafka is not None and facts.kafka.has_members and not facts.members:
+            follows = ", where its consumers continue; it has no mark, so old consumers that are started would join"
+        yield SurveyFinding(Level.NOTE, "storage", f"all of its offsets are in Kafka{follows}")
     existing = [partition for partition in facts.partitions if partition.exists]
     zookeeper = {partition.partition: partition.in_zookeeper.counting for partition in existing}
     kafka = {partition.partition: partition.in_kafka.counting for partition in existing}
@@ -392,13 +395,16 @@ def _kafka_group(facts: SurveyFacts) -> Iterator[SurveyFinding]:
         yield SurveyFinding(
             Level.BLOCKER, "kafka-group", "the state of the group in Kafka is unknown; see what could not be read"
         )
-    elif facts.kafka.has_members:
+    elif facts.kafka.has_members and (facts.members or facts.storage != "kafka"):
         members = "" if facts.kafka.members is None else f" with {facts.kafka.members} members"
+        way_out = "stop its consumers, or migrate to another name"
+        if facts.storage == "kafka":
+            way_out = "both read every record: stop the members in ZooKeeper"
         yield SurveyFinding(
             Level.BLOCKER,
             "kafka-group",
             f"a group of the same name lives in Kafka ({facts.kafka.state}{members}), and refuses commits of others; "
-            "stop its consumers, or migrate to another name",
+            f"{way_out}",
         )
 
 

@@ -77,10 +77,20 @@ def facts(run=WriteState.COMPLETE, **others):
     return FleetFacts(**{"plan": plan(), "run": run, "in_zookeeper": OFFSETS, **known, **others})
 
 
+IN_KAFKA = FleetFacts(in_kafka=OFFSETS, in_zookeeper={T0: None}, kafka=KafkaGroup("Empty", "", 0))
 STATES = [
     (FleetFacts(), FleetState.NOT_STARTED, ""),
     (FleetFacts(exists=False), FleetState.WRONG, "there is no such group in ZooKeeper"),
     (FleetFacts(mark=MARK), FleetState.WRONG, "mark of a migration to kafka:g, and there is no plan"),
+    (FleetFacts(in_kafka=OFFSETS, in_zookeeper=OFFSETS), FleetState.NOT_STARTED, ""),
+    (FleetFacts(kafka=STABLE, in_zookeeper=OFFSETS), FleetState.NOT_STARTED, ""),
+    (IN_KAFKA, FleetState.NEEDS_NO_PLAN, "all of its offsets are in Kafka: start the new consumers"),
+    (replace(IN_KAFKA, members=("a",)), FleetState.NEEDS_NO_PLAN, "stop the old consumers, and start the new"),
+    (replace(IN_KAFKA, kafka=STABLE), FleetState.CONSUMED, "has no mark, so old consumers"),
+    (replace(IN_KAFKA, kafka=STABLE, in_kafka={}), FleetState.CONSUMED, "has no mark, so old consumers"),
+    (replace(IN_KAFKA, kafka=STABLE, members=("a",)), FleetState.WRONG, "same records, a in ZooKeeper: old consumers; stop them"),
+    (replace(IN_KAFKA, kafka=STABLE, exists=False), FleetState.DONE, ""),
+    (replace(IN_KAFKA, exists=False), FleetState.DONE, "its offsets expire unless a new consumer commits"),
     (FleetFacts(problems=("silent", "deaf")), FleetState.UNKNOWN, "silent; deaf"),
     (facts(None), FleetState.PLANNED, ""),
     (facts(None, members=("a",)), FleetState.PLANNED, "members are to be stopped: a"),
@@ -426,6 +436,9 @@ def test_a_command_that_a_reason_names_is_not_skipped():
     ("known", "begun", "skipped"),
     [
         (FleetFacts(), "plan", "rollback reverse mirror"),
+        (IN_KAFKA, "", " ".join(VERBS)),
+        (replace(IN_KAFKA, kafka=STABLE), "", " ".join(VERBS)),
+        (replace(IN_KAFKA, kafka=STABLE, members=("a",)), "", ""),
         (facts(None), "plan run", "rollback reverse mirror"),
         (facts(None, plan=plan(Guard("log", False, "outside"))), "plan run", "rollback reverse mirror"),
         (facts(None, target=End("kafka", "h")), "plan", ""),
@@ -458,6 +471,7 @@ def test_which_commands_of_a_wave_leave_a_group_as_it_is(known, begun, skipped):
 def test_each_state_has_a_sentence():
     assert [state.of_group for state in FleetState] == [
         "it is not started",
+        "it needs no plan",
         "it is planned",
         "it is refused",
         "it is written",

@@ -276,6 +276,21 @@ def test_a_group_whose_offsets_are_all_in_kafka_has_nothing_to_plan():
     found = survey(replace(GOOD, partitions=stored))
     assert (found.verdict, [one.code for one in found.findings]) == (SurveyVerdict.READY, ["storage"])
     assert found.next == "zkconsumer groups describe --group g --offsets kafka"
+    assert "; start the new consumers" in found.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("members", "verdict", "text"),
+    [
+        ((), SurveyVerdict.MIGRATED, "where its consumers continue; it has no mark"),
+        ((SurveyedMember("g_a", "jvm", "static"),), SurveyVerdict.NOT_READY, "stop the members in ZooKeeper"),
+    ],
+)
+def test_new_consumers_of_a_group_whose_offsets_are_all_in_kafka_are_not_to_be_stopped(members, verdict, text):
+    stored = tuple(change(one, in_zookeeper=None, in_kafka=50) for one in GOOD.partitions)
+    found = survey(replace(GOOD, partitions=stored, kafka=KafkaGroup("Stable", "consumer", 1), members=members))
+    assert found.verdict is verdict
+    assert text in found.findings[0].text
 
 
 def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
