@@ -231,7 +231,8 @@ def test_a_window_keeps_a_group_from_being_written(fleet):
 
 def test_servers_of_one_cluster_are_not_those_of_another(fleet, sandbox):
     fleet.init()
-    fleet.init("--name", "other")
+    file = fleet.directory / "cluster.toml"
+    (fleet.directory / "other.toml").write_text(file.read_text().replace("127.0.0.1", "localhost"))
     ended = CliRunner().invoke(
         command, ["migrate", "fleet", "status", str(fleet.directory), "--zookeeper", sandbox.zookeeper_connect]
     )

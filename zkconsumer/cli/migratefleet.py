@@ -56,21 +56,29 @@ def fleet() -> None:
 @DIRECTORY
 @tool_options
 @match_option
-@click.option("--name", default="cluster", show_default=True, metavar="NAME", help="Of the cluster, and of its file.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Of the cluster, and of its file.  [default: that of the file in DIR with this ZooKeeper, else cluster]",
+)
 @click.option(
     "--wave-size", type=click.IntRange(0), default=0, metavar="N", help="Groups in a wave.  [default: one wave of all]"
 )
-def init_command(connection: ToolConnection, directory: Path, pattern: str | None, name: str, wave_size: int) -> None:
+def init_command(
+    connection: ToolConnection, directory: Path, pattern: str | None, name: str | None, wave_size: int
+) -> None:
     """Write DIR/NAME.toml with the groups of a cluster, from what is found; edit it, and keep it in git.
 
     Groups that `migrate survey` reports as not ready, and those whose offsets are all in Kafka, are put into wave 0,
     with the reason in a comment; commands act on them only if --group names them. Waves have the groups with the fewest
     partitions first. Groups that were migrated are skipped. If the file exists, groups that it does not have are
-    appended, in waves after the last one of the file; what it has stays. If groups cannot be read, the others are
+    appended, in waves after the last one of the file; what it has stays. Groups that another file of DIR has of the
+    same ZooKeeper are skipped. If groups cannot be read, the others are
     written, and the exit code is 3; the same command appends them later.
     """
     from zkconsumer.operate.groups.grouplist import matching_groups
     from zkconsumer.operate.groups.observedgroup import unread_groups
+    from zkconsumer.operate.migrate.fleetfiles import name_of_cluster
     from zkconsumer.operate.migrate.rules.fleetfile import format_fleet, format_groups, parse_fleet
     from zkconsumer.operate.migrate.rules.fleetfound import found_groups
     from zkconsumer.operate.migrate.rules.surveyverdict import survey
@@ -78,8 +86,10 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
     from zkconsumer.operate.offsets.wholefiles import write_whole
 
     need_no_reader()
-    if Path(name).name != name:
+    if name is not None and Path(name).name != name:
         raise click.UsageError(f"--name {name}: it becomes the name of a file in {directory}")
+    config = connection.config()
+    name, elsewhere = name_of_cluster(directory, config.zookeeper_connect or "", name)
     file = directory / f"{name}.toml"
 
     def read_present() -> tuple[bytes | None, dict[str, FleetGroup]]:
@@ -87,10 +97,9 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
         return content, {one.group: one for one in (() if content is None else parse_fleet(name, content).groups)}
 
     _, known = read_present()
-    config = connection.config()
     failures: dict[str, ZkConsumerError] = {}
     with tool_session(config) as session, progress("reading"):
-        names = [group for group in matching_groups(session, pattern) if group not in known]
+        names = [group for group in matching_groups(session, pattern) if group not in {*known, *elsewhere}]
         facts = read_survey_facts(session, config, names, failures=failures)
     directory.mkdir(parents=True, exist_ok=True)
     # The survey takes minutes, in which another command, or an editor, may have written the file.
@@ -122,9 +131,10 @@ def init_command(connection: ToolConnection, directory: Path, pattern: str | Non
 def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
     """Show how far each group has come, and the totals.
 
-    A group is not started, needs no plan (all of its offsets are in Kafka), planned, refused (its plan is, and why), written (its offsets are in Kafka), consumed (new
-    consumers have continued there), mirrored, done (and its znodes are deleted), rolled back, came back, gone wrong
-    (why), or unknown. The exit code is 3 if a group has gone wrong or is unknown.
+    A group is not started, needs no plan (its old consumers have stored its offsets in Kafka), planned, refused (its
+    plan is, and why), written (its offsets are in Kafka), consumed (new consumers have continued there), mirrored, done
+    (and its znodes are deleted), rolled back, came back, gone wrong (why), or unknown. The exit code is 3 if a group
+    has gone wrong or is unknown.
     """
     from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, next_step
 

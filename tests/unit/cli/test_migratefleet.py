@@ -145,6 +145,32 @@ def test_properties_of_new_consumers_can_be_used_as_they_are_printed(fleet):
     assert fleet_command(*words, "--target", "java").stdout.splitlines()[1:4] == [f"{k}={v}" for k, v in new.items()]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ((), 0, "c.toml: no new groups"),
+        (("--name", "c"), 0, "c.toml: no new groups"),
+        (("--name", "d"), 0, "d.toml: no new groups"),
+        (("--name", "c", "--zookeeper", "i:2181"), 1, "c.toml has groups of h:2181: give another --name"),
+        (("--zookeeper", "i:2181"), 0, "cluster.toml: 1 groups"),
+    ],
+)
+def test_a_group_gets_into_one_file_alone(fleet, words, code, text):
+    """As with the command that `migrate survey --all` names, which has no --name."""
+    file_of(fleet, "g")
+    done = fleet_command("init", fleet, "--zookeeper", "h:2181", *words)
+    assert (done.exit_code, text in f"{done.output}{done.exception}") == (code, True), (done.output, done.exception)
+
+
+def test_a_group_that_two_files_have_is_refused(fleet):
+    text = file_of(fleet, "g")
+    (fleet / "d.toml").write_text(text.replace("h:2181", "i:2181,h:2181"))
+    assert "g in c.toml and d.toml; remove" in str(fleet_command("status", fleet).exception)
+    assert fleet_command("status", fleet, "--cluster", "d").exit_code == 0
+    (fleet / "d.toml").write_text(text.replace("h:2181", "h:2181/kafka"))
+    assert fleet_command("status", fleet).exit_code == 0
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_groups_that_another_command_has_added_meanwhile_are_not_added_again(fleet, monkeypatch, exists):
     """1. A survey takes minutes; 2. another `fleet init` completes, and its file is edited."""

@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkconsumer.errors import UsageError, WriteRefused, ZkConsumerError
-from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup, parse_fleet
+from zkconsumer.errors import UsageError, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.operate.migrate.rules.fleetfile import (
+    FleetFile,
+    FleetGroup,
+    groups_twice,
+    is_same_zookeeper,
+    parse_fleet,
+)
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.planfile import decode_plan, encode_plan
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -140,7 +146,7 @@ def read_fleets(directory: Path, names: Collection[str] = ()) -> list[FleetFile]
         names: of the clusters to read; none stands for all.
 
     Raises:
-        UsageError: there is none, or a file has faults.
+        UsageError: there is none, a file has faults, or two have one group of one ZooKeeper.
         OSError: a file cannot be read.
     """
     files = sorted(directory.glob("*.toml"))
@@ -148,7 +154,35 @@ def read_fleets(directory: Path, names: Collection[str] = ()) -> list[FleetFile]
         raise UsageError(f"{directory} has no cluster; `zkconsumer migrate fleet init {directory}` writes one")
     if absent := sorted(set(names) - {file.stem for file in files}):
         raise UsageError(f"{directory} has no cluster {absent[0]}")
-    return [parse_fleet(file.stem, file.read_bytes()) for file in files if not names or file.stem in names]
+    fleets = [parse_fleet(file.stem, file.read_bytes()) for file in files if not names or file.stem in names]
+    if twice := groups_twice(fleets):
+        raise UsageError(f"{directory} has groups twice: {'; '.join(twice)}; remove them from one of the files")
+    return fleets
+
+
+def name_of_cluster(directory: Path, zookeeper: str, name: str | None) -> tuple[str, set[str]]:
+    """The name of the file that gets the groups of a ZooKeeper, and those of its groups that other files have.
+
+    Args:
+        directory: of the fleet; it need not exist.
+        zookeeper: servers and chroot.
+        name: that was asked for; None for that of the file that has this ZooKeeper already, else ``cluster``.
+
+    Raises:
+        UsageError: the file has another ZooKeeper, several have this one and none is named, or a file has faults.
+        OSError: a file cannot be read.
+    """
+    files = {file.stem: parse_fleet(file.stem, file.read_bytes()) for file in sorted(directory.glob("*.toml"))}
+    of_this = {stem: fleet for stem, fleet in files.items() if is_same_zookeeper(fleet.zookeeper, zookeeper)}
+    if name is None and len(of_this) > 1:
+        raise UsageError(f"{name_some(of_this)} in {directory} have groups of {zookeeper}; give --name")
+    name = name or next(iter(of_this), "cluster")
+    if name in files.keys() - of_this.keys() and files[name].zookeeper:
+        raise UsageError(
+            f"{directory / name}.toml has groups of {files[name].zookeeper}: give another --name for those of "
+            f"{zookeeper}, or if it is the same ZooKeeper, servers as in the file"
+        )
+    return name, {group.group for stem, fleet in of_this.items() if stem != name for group in fleet.groups}
 
 
 class Job(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -264,6 +265,27 @@ def _window(group: str, text: Any, faults: list[str]) -> Window | None:
         pass
     faults.append(f"groups.{group}.window: write it as 2026-12-01T22:00Z/2026-12-02T04:00Z, with a zone")
     return None
+
+
+def is_same_zookeeper(one: str, other: str) -> bool:
+    """True if two texts of servers and chroot have a server in common, and one chroot.
+
+    >>> is_same_zookeeper("h1:2181,h2:2181/kafka", "h2:2181/kafka/")
+    True
+    """
+    (servers, _, chroot), (others, _, other_chroot) = (text.partition("/") for text in (one, other))
+    in_common = {*servers.split(",")} & {*others.split(",")} - {""}
+    return bool(in_common) and chroot.strip("/") == other_chroot.strip("/")
+
+
+def groups_twice(fleets: Sequence[FleetFile]) -> list[str]:
+    """Groups that two files have of one ZooKeeper, a phrase each: commands would do everything twice."""
+    return [
+        f"{name_some(twice)} in {one.name}.toml and {other.name}.toml"
+        for one, other in itertools.combinations(fleets, 2)
+        if is_same_zookeeper(one.zookeeper, other.zookeeper)
+        and (twice := sorted({group.group for group in one.groups} & {group.group for group in other.groups}))
+    ]
 
 
 def groups_of(

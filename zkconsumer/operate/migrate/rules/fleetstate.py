@@ -173,7 +173,7 @@ def _in_kafka_alone(facts: FleetFacts) -> Judged:
     has_new = facts.kafka is not None and facts.kafka.has_members
     if facts.members and has_new:
         old = f"{name_some(sorted(facts.members))} in ZooKeeper: old consumers; stop them"
-        return Judged(FleetState.WRONG, f"it has members at brokers, and others, which read the same records, {old}", none)
+        return Judged(FleetState.WRONG, f"it has members at brokers, and, which read the same records, {old}", none)
     if not facts.exists:
         expire = "" if has_new else "it has no members: its offsets expire unless a new consumer commits"
         return Judged(FleetState.DONE, expire, none)
