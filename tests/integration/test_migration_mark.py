@@ -66,7 +66,7 @@ def test_the_mark_in_a_copy_of_an_ensemble_is_removed_there(migrated, private_sa
     assert migrated.group.tree() == before
 
 
-def test_tools_know_that_the_group_is_done(migrated, run):
+def test_tools_know_that_the_group_is_done(migrated, run, sandbox):
     group = ("--group", migrated.group.name)
     status = run("groups", "status", *group, "--interval", "50ms", "--samples", "2", "--without-verdict", "--json")
     assert (status.exit_code, json.loads(status.stdout)["status"]) == (0, "MIGRATED")
@@ -74,9 +74,11 @@ def test_tools_know_that_the_group_is_done(migrated, run):
     assert listed["status"] == "MIGRATED"
     survey = run("migrate", "survey", *group, "--json")
     assert (survey.exit_code, json.loads(survey.stdout)["verdict"]) == (0, "migrated")
+    at_brokers = f"--group {migrated.group.name} --bootstrap-server {sandbox.bootstrap_servers}"
+    assert f"zkconsumer groups explain {at_brokers} --zookeeper" in json.loads(survey.stdout)["next"]
     explained = run("groups", "explain", *group, "--json")
     (finding,) = json.loads(explained.stdout)["findings"]
-    assert (finding["kind"], "migrate unmark" in finding["next_command"]) == ("migrated", True)
+    assert (finding["kind"], at_brokers in finding["next_command"]) == ("migrated", True)
     assert (explained.exit_code, finding["is_problem"]) == (0, False), "as status, since nothing is wrong"
     reset = run("offsets", "reset", *group, "--all-topics", "--to-earliest")
     assert (reset.exit_code, f"was migrated to kafka:{migrated.group.name}" in reset.stderr) == (3, True), reset.stderr

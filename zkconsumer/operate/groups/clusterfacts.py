@@ -38,6 +38,7 @@ from zkconsumer.operate.groups.rules.clusterznodes import (
 from zkconsumer.operate.groups.rules.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, clients_of
 from zkconsumer.operate.groups.rules.znodeaccess import principals
 from zkconsumer.operate.offsets.brokeroffsets import BrokerOffsets
+from zkconsumer.operate.offsets.groupstores import broker_list
 from zkconsumer.wire.bootstrap import bootstrap_brokers
 from zkconsumer.wire.brokerclient import BrokerClient
 from zkconsumer.zookeeper.access import Access
@@ -47,7 +48,6 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _BROKER_TIMEOUT_MS: Final = 3000
 _METRICS_TIMEOUT_S: Final = 3.0
-_NAMED: Final = 3  # servers in a command
 _EXPIRIES: Final = "zkconsumer_session_expiries_total"
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class ClusterFacts:
     @property
     def servers(self) -> str:
         """Where Kafka's tools find the cluster; empty if no broker is known."""
-        return self.bootstrap_servers or ",".join(f"{broker.host}:{broker.port}" for broker in self.answering[:_NAMED])
+        return self.bootstrap_servers or broker_list(self.answering)
 
 
 def read_cluster_facts(

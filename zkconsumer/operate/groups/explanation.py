@@ -14,6 +14,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import describe_lag, explain_surroundings
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
+from zkconsumer.operate.groups.everygroup import continues_at_brokers
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import describe_marked, misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
@@ -32,7 +33,7 @@ def explain_group(znodes: GroupZnodes, facts: ClusterFacts) -> list[Finding]:
         znodes: the group.
         facts: what is around it.
     """
-    marked = explain_mark(znodes)
+    marked = explain_mark(znodes, "" if facts.bootstrap_servers else facts.servers)
     migrated = [] if marked is None else [marked]
     if is_migrated(znodes.mark, znodes.live):
         return migrated
@@ -54,20 +55,24 @@ def _command(znodes: GroupZnodes, *words: str) -> str:
     return shlex.join(["zkconsumer", *words, "--group", znodes.group])
 
 
-def explain_mark(znodes: GroupZnodes) -> Finding | None:
-    """That the group has the mark of a migration; None if it has none."""
+def explain_mark(znodes: GroupZnodes, servers: str = "") -> Finding | None:
+    """That the group has the mark of a migration; None if it has none.
+
+    Args:
+        znodes: the group.
+        servers: brokers where it can be looked at if it continues there; empty if they are unknown, or were asked.
+    """
     if znodes.mark is None:
         return None
-    command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
     how = "stop these members" if znodes.live else "start no consumer of it in ZooKeeper"
-    return Finding(
-        "migrated",
-        znodes.group,
-        describe_marked(znodes, znodes.mark),
-        f"{how}; the command shows what removes the mark, if it is wrong",
-        command,
-        is_problem=not is_migrated(znodes.mark, znodes.live),
-    )
+    evidence = describe_marked(znodes, znodes.mark)
+    if is_migrated(znodes.mark, znodes.live):
+        at_brokers = ["zkconsumer", "groups", "explain", "--group", znodes.group, "--bootstrap-server", servers]
+        command = shlex.join(at_brokers) if servers and continues_at_brokers(znodes.group, znodes.mark, ()) else ""
+        return Finding("migrated", znodes.group, evidence, how, command, is_problem=False)
+    command = shlex.join(["zkconsumer", "migrate", "unmark", "--group", znodes.group])
+    how += "; the command shows what removes the mark, if it is wrong"
+    return Finding("migrated", znodes.group, evidence, how, command)
 
 
 def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:

@@ -67,7 +67,8 @@ def read_survey_facts(
         in_kafka = read_offsets_in_kafka(group_reader, cluster.offsets, groups_znodes, "kafka")
         logs = cluster.offsets.logs(partitions)
         states = _kafka_groups(cluster, [znodes.group for znodes in groups_znodes])
-    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
+        servers = "" if config.bootstrap_servers else cluster.servers
+    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention, servers)
     facts = []
     for znodes in groups_znodes:
         stored = in_kafka[znodes.group]
@@ -89,6 +90,7 @@ class _Surroundings(NamedTuple):
     logs: Mapping[TopicPartition, LogRange]
     releases: Mapping[int, tuple[int, ...]]
     retention: Mapping[int, int | None]
+    servers: str
 
 
 def _facts(
@@ -116,6 +118,7 @@ def _facts(
         mark=mark,
         continues_at_brokers=continues_at_brokers(name, mark, live),
         lost=describe_lost(name) if lost else "",
+        servers=surroundings.servers,
     )
 
 

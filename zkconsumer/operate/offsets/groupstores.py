@@ -38,6 +38,8 @@ from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]
 
+_NAMED: Final = 3
+"""Brokers in a command."""
 _COORDINATOR_ATTEMPTS: Final = 20
 
 _MOST_IN_REQUEST: Final = 1000
@@ -79,6 +81,16 @@ def partitions_to_hold(
     return partitions
 
 
+def broker_list(brokers: Sequence[Broker]) -> str:
+    """Some of these brokers as ``--bootstrap-server`` takes them.
+
+    >>> broker_list([Broker(0, "b0", 9092), Broker(1, "::1", 9092)])
+    'b0:9092,[::1]:9092'
+    """
+    hosts = ((f"[{broker.host}]" if ":" in broker.host else broker.host, broker.port) for broker in brokers[:_NAMED])
+    return ",".join(f"{host}:{port}" for host, port in hosts)
+
+
 class Cluster:
     """Questions of one command to the brokers, which fail if not all is answered; and what it writes to Kafka.
 
@@ -92,10 +104,12 @@ class Cluster:
 
     Attributes:
         offsets: the same brokers, for callers that take what is known.
+        servers: some of the brokers, as ``--bootstrap-server`` takes them.
     """
 
     def __init__(self, config: ConsumerConfig, brokers: Sequence[Broker], session: ZkSession | None) -> None:
         self.config = config
+        self.servers = broker_list(brokers)
         self.offsets = BrokerOffsets(config, lambda: brokers, coordinator_attempts=_COORDINATOR_ATTEMPTS)
         self._session = session
 

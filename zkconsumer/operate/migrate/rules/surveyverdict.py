@@ -127,6 +127,7 @@ class SurveyFacts:
         continues_at_brokers: True if the mark shows that the group continues at the brokers, under its name.
         lost: that the brokers do not have it then, in a sentence; empty if they do, or if that is unknown.
         plan_file: that its plan is written to; empty for GROUP.plan.json.
+        servers: of brokers, where the command does not name them already; empty if it does, or if they are unknown.
     """
 
     group: str
@@ -142,6 +143,7 @@ class SurveyFacts:
     continues_at_brokers: bool = False
     lost: str = ""
     plan_file: str = ""
+    servers: str = ""
 
     @property
     def storage(self) -> Storage:
@@ -199,7 +201,7 @@ def survey(facts: SurveyFacts) -> Survey:
     verdict = SurveyVerdict.RUNNING if facts.members else SurveyVerdict.READY
     if facts.storage == "kafka":  # there is nothing to write
         if facts.kafka is not None and facts.kafka.has_members:
-            verdict = SurveyVerdict.MIGRATED
+            return Survey(facts, tuple(findings), SurveyVerdict.MIGRATED, _explain_command(facts))
         command = f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets kafka"
         return Survey(facts, tuple(findings), verdict, command)
     return Survey(facts, tuple(findings), verdict, _plan_command(facts), _STOP if facts.members else "")
@@ -223,7 +225,13 @@ def _survey_migrated(facts: SurveyFacts, mark: MigrationMark) -> Survey:
         findings += [SurveyFinding(Level.WARNING, "kafka-group", unknown), *problems]
     text = f"it was migrated: its consumers continue at {mark.where}{state}"
     findings.append(SurveyFinding(Level.NOTE, "migrated", text))
-    return Survey(facts, tuple(findings), verdict, f"zkconsumer groups explain --group {_quoted(facts)}")
+    return Survey(facts, tuple(findings), verdict, _explain_command(facts))
+
+
+def _explain_command(facts: SurveyFacts) -> str:
+    """Of a group that continues at brokers: in ZooKeeper alone it looks like one without consumers."""
+    servers = f" --bootstrap-server {shlex.quote(facts.servers)}" if facts.servers else ""
+    return f"zkconsumer groups explain --group {_quoted(facts)}{servers}"
 
 
 def _quoted(facts: SurveyFacts) -> str:
