@@ -28,6 +28,7 @@ from zkconsumer.operate.migrate.fleetsteps import plan_step, reverse_step, rollb
 from zkconsumer.operate.migrate.mirror import Mirror
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, Judged
 from zkconsumer.operate.migrate.rules.fleetfile import FleetFile, FleetGroup
+from zkconsumer.operate.migrate.rules.fleetnext import FleetPosition, next_steps
 from zkconsumer.operate.migrate.rules.fleetstate import why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange
@@ -166,6 +167,11 @@ class Model:
         seen = judged, refused
         if judged.state is FleetState.WRONG and judged.only:
             assert not all(refused[verb] for verb in judged.only), seen
+        # of a group that is named, the reason names what is first
+        next_of_waves = [
+            step for step in next_steps([FleetPosition("c", GROUP, judged)]) if step.wave and not step.to_do
+        ]
+        assert not any(refused[step.verb] for step in next_of_waves), seen
         if judged.state is FleetState.PLANNED:
             assert bool(refused["run"]) is (judged.waits_for != ""), seen
         if judged.state in (FleetState.WRITTEN, FleetState.CONSUMED, FleetState.MIRRORED):
@@ -260,3 +266,5 @@ def test_a_group_whose_offsets_are_all_in_kafka_is_never_written(tmp_path_factor
         assert all(why_not_begun(verb, judged) for verb in steps(execute=True))
         assert (model.servers.stored(), model.servers.brokers.stored("g")) == ({}, in_kafka)
         assert not model.files.plan_file.exists()
+        verbs = [step.verb for step in next_steps([FleetPosition("c", GROUP, judged)])]
+        assert verbs == {FleetState.CONSUMED: ["delete"], FleetState.NEEDS_NO_PLAN: [""]}.get(judged.state, [])

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from zkconsumer.operate.migrate.fleetsteps import Step
     from zkconsumer.operate.migrate.rules.fleetfacts import Verb
     from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
+    from zkconsumer.operate.migrate.rules.fleetnext import NextStep
 
 
 @click.group()
@@ -136,7 +137,8 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
     (and its znodes are deleted), rolled back, came back, gone wrong (why), or unknown. The exit code is 3 if a group
     has gone wrong or is unknown.
     """
-    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, next_step
+    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState
+    from zkconsumer.operate.migrate.rules.fleetnext import FleetPosition, next_steps
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
@@ -148,33 +150,26 @@ def status_command(chosen: ChosenGroups, as_json: bool, as_csv: bool) -> None:
         click.echo(status_csv(rows), nl=False)
     else:
         echo_lines(status_lines(rows))
-        if not chosen.groups and (step := next_step((row.group.wave, row.judged) for row in rows)):
-            echo_next(step.to_do, dataclasses.replace(chosen, wave=step.wave).command(step.verb))
-        elif any(row.state is FleetState.WRITTEN for row in rows):
-            echo_next("start the new consumers of the groups that are written, with the properties of `fleet config`")
-        else:
-            for to_do, command in _last_steps(chosen, rows):
-                echo_next(to_do, command)
+        positions = [FleetPosition(row.cluster, row.group, row.judged) for row in rows]
+        for step in next_steps(positions, by_wave=not chosen.groups):
+            echo_next(step.to_do, _command_of(chosen, step))
     if any(row.state in (FleetState.WRONG, FleetState.UNKNOWN) for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def _last_steps(chosen: ChosenGroups, rows: Sequence[FleetRow]) -> Iterator[tuple[str, str]]:
-    """How znodes are deleted, by cluster, if all groups that are shown continue in Kafka."""
-    from zkconsumer.operate.migrate.rules.fleetfacts import FleetState, whereabouts
-
-    if whereabouts([row.state for row in rows])["in_kafka"] < len(rows):
-        return
-    to_do = (
-        "when the way back is no longer needed, and no old consumer can start (the mark that keeps it out is deleted, "
-        "too), end the mirror and delete the znodes"
+def _command_of(chosen: ChosenGroups, step: NextStep) -> str:
+    if step.verb == "delete":
+        names = [word for name in step.groups for word in ("--group", name)]
+        (file,) = (file for file in chosen.fleets() if file.name == step.cluster)
+        words = ["zkconsumer", "groups", "delete", *names, "--store", "zookeeper"]
+        return chosen.connection_of(file).complete(shlex.join(words))
+    if not step.verb:
+        return ""
+    clusters = (step.cluster,) if step.cluster else chosen.clusters
+    options = ("--execute",) if step.verb in ("run", "mirror") else ()
+    return dataclasses.replace(chosen, wave=step.wave, groups=step.groups, clusters=clusters).command(
+        step.verb, *options
     )
-    for file in chosen.fleets():
-        left = [row for row in rows if row.cluster == file.name and row.state is not FleetState.DONE]
-        if left:
-            names = [word for row in left for word in ("--group", row.group.group)]
-            words = ["zkconsumer", "groups", "delete", *names, "--store", "zookeeper"]
-            yield to_do, chosen.connection_of(file).complete(shlex.join(words))
 
 
 def _rows(chosen: ChosenGroups) -> list[FleetRow]:
@@ -192,7 +187,7 @@ def _rows(chosen: ChosenGroups) -> list[FleetRow]:
                 ]
         except ZkConsumerError as error:
             rows += unknown_rows(jobs, str(error))
-    return rows
+    return sorted(rows, key=lambda row: (row.cluster, row.group.wave))
 
 
 def fleet_document(connection: ToolConnection, directory: Path) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def fleet_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @DIRECTORY
     @tool_options
-    @click.option("--wave", type=click.IntRange(1), metavar="N", help="The groups of this wave.")
+    @click.option("--wave", type=click.IntRange(0), metavar="N", help="The groups of this wave.")
     @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
     @click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; repeatable.")
     @click.option("--workers", type=click.IntRange(1, 32), default=4, show_default=True, help="Groups at a time.")
@@ -72,6 +72,8 @@ class ChosenGroups:
         from zkconsumer.operate.migrate.rules.fleetfile import groups_of
 
         fleets = self.fleets()
+        if required and self.wave == 0 and not self.groups:
+            raise click.UsageError("groups of wave 0 are meant only with --group GROUP; `fleet status` shows them")
         if self.wave is None and not self.groups:
             if required:
                 raise click.UsageError("give --wave N, or --group GROUP")

@@ -125,9 +125,20 @@ def test_commands_that_are_repeated_skip_what_is_done(servers, fleet):
     servers.brokers.store("g", {**OFFSETS, next(iter(OFFSETS)): 40})
     status = fleet_command("status", fleet)
     assert "1 groups: 1 continue in Kafka\n" in status.stdout
+    assert f"next: zkconsumer migrate fleet mirror {fleet} --wave 1 --execute\n" in status.stderr
     assert "next: zkconsumer groups delete --group g --store zookeeper --zookeeper h:2181\n" in status.stderr
     verified = fleet_command("verify", *of_wave)
     assert (verified.exit_code, "g: skipped: it is consumed" in verified.stdout) == (0, True), verified.output
+
+
+def test_a_group_of_wave_0_is_shown_and_named(fleet):
+    """Otherwise it would be forgotten."""
+    (fleet / "c.toml").write_text(file_of(fleet, "g").replace("wave = 1", "wave = 0"))
+    shown = fleet_command("status", fleet, "--wave", 0)
+    assert "it is in wave 0: the comment in its file has why" in shown.stdout
+    assert f"next: zkconsumer migrate fleet plan {fleet} --group g --cluster c\n" in shown.stderr
+    refused = fleet_command("plan", fleet, "--wave", 0)
+    assert (refused.exit_code, "only with --group" in refused.stderr) == (2, True)
 
 
 def test_properties_of_new_consumers_can_be_used_as_they_are_printed(fleet):

@@ -14,7 +14,7 @@ from zkconsumer.operate.migrate.fleetfiles import GroupFiles, Job
 from zkconsumer.operate.migrate.mirror import mirrored
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged
 from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
-from zkconsumer.operate.migrate.rules.fleetstate import at_time, judge
+from zkconsumer.operate.migrate.rules.fleetstate import in_file, judge
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, beyond_plan
 from zkconsumer.operate.offsets.brokeroffsets import BrokersAnswer, ExistingTopics
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -76,7 +76,7 @@ def read_status(
         session: an open session.
         cluster: its brokers.
         jobs: the groups.
-        now: with a zone: closed windows of planned groups are reasons; without it windows are not looked at.
+        now: with a zone: closed windows of planned groups, and wave 0, are reasons; without it neither is looked at.
 
     Raises:
         ZkConsumerError: ZooKeeper cannot be read.
@@ -101,7 +101,7 @@ def read_status(
         described, committed = dict.fromkeys(planned, error), {}
         existing = ExistingTopics(set(), {})
     rows = [_row(job, files[job.group.group], reads, described, committed, existing) for job in jobs]
-    return rows if now is None else [row._replace(judged=at_time(row.judged, row.group.window, now)) for row in rows]
+    return rows if now is None else [row._replace(judged=in_file(row.judged, row.group, now)) for row in rows]
 
 
 def unknown_rows(jobs: Sequence[Job], reason: str) -> list[FleetRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -134,45 +134,16 @@ class Judged(NamedTuple):
         reason: why it is that, in words; empty where nothing has to be said.
         only: the commands that are of use now, besides those that skip the group; None if all are.
         waits_for: before a planned group can be run: that its members are stopped, another plan, or its window.
+        first: the command that the reason of a group that has gone wrong names first; None if it names none.
     """
 
     state: FleetState
     reason: str = ""
     only: frozenset[Verb] | None = None
     waits_for: Literal["", "stop", "plan", "window"] = ""
+    first: Verb | None = None
 
 
 def wrong(reason: str, *only: Verb) -> Judged:
-    """A group that has gone wrong: why, and the commands that are of use; all if none is named."""
-    return Judged(FleetState.WRONG, reason, frozenset(only) if only else None)
-
-
-class NextStep(NamedTuple):
-    """What is next with a fleet: what people do first, in words, if anything; the command; and for which wave."""
-
-    to_do: str
-    verb: Literal["plan", "run"]
-    wave: int
-
-
-def next_step(groups: Iterable[tuple[int, Judged]]) -> NextStep | None:
-    """What is next with a fleet, of whose groups these are the waves and states: a command that its guards may accept.
-
-    Members that end commit once more, so their group is planned again. A wave of which each group waits for its window
-    holds up no other one. Groups of wave 0 wait for a decision. None if no group waits for a command; what others wait
-    for is their state.
-    """
-    waves: dict[int, list[Judged]] = {}
-    for wave, judged in groups:
-        if wave and judged.state in (FleetState.NOT_STARTED, FleetState.PLANNED):
-            waves.setdefault(wave, []).append(judged)
-    for wave, waiting in sorted(waves.items()):
-        to_do = _STOP if any(one.waits_for == "stop" for one in waiting) else ""
-        if any(one.state is FleetState.NOT_STARTED or one.waits_for in ("stop", "plan") for one in waiting):
-            return NextStep(to_do, "plan", wave)
-        if any(one.waits_for != "window" for one in waiting):
-            return NextStep("", "run", wave)
-    return None
-
-
-_STOP: Final = "stop the consumers of the groups whose reason names members"
+    """A group that has gone wrong: why, and the commands that are of use, the first one first; all if none is named."""
+    return Judged(FleetState.WRONG, reason, frozenset(only) if only else None, first=next(iter(only), None))

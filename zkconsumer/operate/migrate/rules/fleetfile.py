@@ -308,9 +308,9 @@ def groups_of(
         for fleet, group in every
         if (group.group in wanted if wave is None else group.wave == wave and (not wanted or group.group in wanted))
     ]
+    if absent := sorted(wanted - {group.group for _, group in chosen}):
+        raise UsageError(f"the fleet has no group {', '.join(absent)}{'' if wave is None else f' in wave {wave}'}")
     if not chosen:
         waves = ", ".join(map(str, sorted({group.wave for _, group in every} - {0}))) or "none"
         raise UsageError(f"no group is meant; the waves are {waves}")
-    if absent := sorted(wanted - {group.group for _, group in chosen}):
-        raise UsageError(f"the fleet has no group {', '.join(absent)} there")
     return chosen

@@ -13,7 +13,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import unmarked
 from zkconsumer.offsets.rules.topicorigins import judge_offsets
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState, Judged, Verb, wrong
-from zkconsumer.operate.migrate.rules.fleetfile import Window
+from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup
 from zkconsumer.operate.migrate.rules.fleetwritten import judge_written, moved_since_run
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan, Observation, plan_of_existing, planning
@@ -212,8 +212,11 @@ def _planned(facts: FleetFacts, plan: MigrationPlan) -> Judged:
     return Judged(FleetState.PLANNED, reason.removeprefix("; "), _BEFORE_RUN, waits_for)
 
 
-def at_time(judged: Judged, window: Window | None, now: datetime) -> Judged:
-    """The same with what keeps a run of a planned group out at a time, which has a zone, if that is its window."""
+def in_file(judged: Judged, group: FleetGroup, now: datetime) -> Judged:
+    """The same with what its file keeps a group back by: wave 0, or its window at a time, which has a zone."""
+    window = group.window
+    if judged.state is FleetState.NOT_STARTED and not group.wave:
+        return judged._replace(reason="it is in wave 0: the comment in its file has why")
     if judged.state is not FleetState.PLANNED or window is None or window.has(now):
         return judged
     closed = f"its window opens {window.begin.isoformat()}"

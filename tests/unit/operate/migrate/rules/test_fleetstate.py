@@ -10,8 +10,8 @@ import pytest
 from tests.fixtures.judgedoffsets import judged
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.fleetfacts import FleetFacts, FleetState
-from zkconsumer.operate.migrate.rules.fleetfile import Window
-from zkconsumer.operate.migrate.rules.fleetstate import at_time, judge, why_not_begun
+from zkconsumer.operate.migrate.rules.fleetfile import FleetGroup, Window
+from zkconsumer.operate.migrate.rules.fleetstate import in_file, judge, why_not_begun
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
@@ -303,12 +303,15 @@ def test_what_a_planned_group_waits_for(known, what):
 def test_a_closed_window_is_what_a_planned_group_waits_for(hour, reason):
     window = Window(*(datetime(2026, 12, 1, hour, tzinfo=UTC) for hour in (10, 12)))
     now = datetime(2026, 12, 1, hour, tzinfo=UTC)
-    judged = at_time(judge(facts(None)), window, now)
+    group = FleetGroup("g", 1, "", End("kafka", "g"), window=window)
+    judged = in_file(judge(facts(None)), group, now)
     assert (reason in judged.reason, bool(judged.reason), judged.waits_for == "window") == (True, *[bool(reason)] * 2)
     moved = judge(facts(None, in_zookeeper=LATER))
-    assert at_time(moved, window, now).waits_for == "plan"
-    assert at_time(moved, window, now).reason.startswith(moved.reason)
-    assert at_time(judge(facts()), window, now) == judge(facts())
+    assert in_file(moved, group, now).waits_for == "plan"
+    assert in_file(moved, group, now).reason.startswith(moved.reason)
+    assert in_file(judge(facts()), group, now) == judge(facts())
+    assert in_file(judge(FleetFacts()), group, now).reason == ""
+    assert "wave 0" in in_file(judge(FleetFacts()), replace(group, wave=0), now).reason
 
 
 def test_members_that_a_run_accepts_are_not_to_be_stopped():
