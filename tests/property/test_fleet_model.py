@@ -168,10 +168,8 @@ class Model:
         if judged.state is FleetState.WRONG and judged.only:
             assert not all(refused[verb] for verb in judged.only), seen
         # of a group that is named, the reason names what is first
-        next_of_waves = [
-            step for step in next_steps([FleetPosition("c", GROUP, judged)]) if step.wave and not step.to_do
-        ]
-        assert not any(refused[step.verb] for step in next_of_waves), seen
+        steps_of_wave = (one for one in next_steps([FleetPosition("c", GROUP, judged)]) if one.wave)
+        assert not any(refused[one.verb] for one in steps_of_wave if not one.to_do), seen
         if judged.state is FleetState.PLANNED:
             assert bool(refused["run"]) is (judged.waits_for != ""), seen
         if judged.state in (FleetState.WRITTEN, FleetState.CONSUMED, FleetState.MIRRORED):

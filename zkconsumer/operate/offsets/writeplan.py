@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
-from zkconsumer.errors import NoCommonVersion, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.errors import HoldReason, NoCommonVersion, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import (
     NO_OFFSET,
@@ -166,6 +166,7 @@ class Guards:
         if self.session.is_absent:
             return
         paths = GroupPaths(group)
+        held = why_held(self.session, paths)
         if members := registered_members(self.session, paths):
             if self.live:
                 self.warnings.append(
@@ -175,10 +176,11 @@ class Guards:
             else:
                 self.refusals.append(live_members(group, members, forceable=self.forceable))
         elif owned := why_owned(self.session, paths, hold):
-            self.refusals.append(owned)
+            if not (held and isinstance(owned, HoldReason)):  # owner znodes of a hold end with it
+                self.refusals.append(owned)
         else:
             self._warn_of_recent(group, nodes)
-        if held := why_held(self.session, paths):
+        if held:
             self.refusals.append(held)
 
     def _warn_of_recent(self, group: str, nodes: OffsetNodes) -> None:

@@ -297,6 +297,7 @@ def test_a_hold_of_a_copy_whose_servers_were_away_is_waited_for(migrated):
     refused, copied, *_ = course.seen
     assert "another tool is writing offsets of group g" in str(refused)
     assert "when its session has expired" in str(refused)
+    assert len(refused.reasons) == 1, "its owner znodes end with it"
     assert (copied.faults, migrated.stored()) == ([], MOVED)
 
 

@@ -136,9 +136,9 @@ def test_the_groups_of_a_wave():
     assert chosen(None, "z") == [("x", "z")], "wave 0 can be named"
     with pytest.raises(UsageError, match="the waves are 1, 2"):
         chosen(3)
-    with pytest.raises(UsageError, match="has no group x, y, z in wave 2$"):
+    with pytest.raises(UsageError, match=r"has no group x, y, z in wave 2$"):
         chosen(2, "c", "z", "x", "y")
-    with pytest.raises(UsageError, match="has no group nosuch$"):
+    with pytest.raises(UsageError, match=r"has no group nosuch$"):
         chosen(None, "nosuch")
     many = [parse("".join(f"[groups.g{wave}]\nwave = {wave}\n" for wave in (9, 30, 1, 12, 5)))]
     with pytest.raises(UsageError, match="the waves are 1, 5, 9, 12, 30"):
