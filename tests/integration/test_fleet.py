@@ -196,7 +196,7 @@ def test_new_consumers_are_told_their_protocol(fleet):
     file = fleet.directory / "cluster.toml"
     file.write_text(file.read_text().replace('protocol = "kafka"', 'protocol = "consumer"', 1))
     (changed,) = re.findall(r'\[groups."([^"]*)"\][^\[]*protocol = "consumer"', file.read_text())
-    printed = json.loads(fleet.run("config", "--wave", "1", "--target", "java", "--json").stdout)
+    printed = json.loads(fleet.run("config", "--wave", "1", "--target", "java", "--json", code=3).stdout)
     protocols = {one["group"]: one["properties"]["group.protocol"] for one in printed}
     assert protocols == dict.fromkeys(fleet.names, "classic") | {changed: "consumer"}
     refused = fleet.run("plan", "--wave", "1", code=3)

@@ -274,7 +274,8 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
     """Print the properties by which the new consumers of a wave join their groups; no server is asked.
 
     Those are the group, its protocol as in the file of the cluster, and the brokers, if the file or the command names
-    them. `migrate config` converts what else a properties file of the old consumers has.
+    them; the exit code is 3 if neither does. `migrate config` converts what else a properties file of the old consumers
+    has.
     """
     from zkconsumer.operate.migrate.rules.fleetfile import new_properties
 
@@ -288,15 +289,14 @@ def config_command(chosen: ChosenGroups, target: str, as_json: bool) -> None:
         properties = new_properties(job.group, servers, "zkconsumer" if target == "zkconsumer" else "java")
         named = {"cluster": job.fleet.name, "group": job.group.group, "owner": job.group.owner}
         documents.append({**named, "properties": properties})
-    warn(without_brokers)
     if as_json:
         click.echo(json.dumps(documents))
-        return
-    for document in documents:
+    for document in documents if not as_json else ():
         owner = f", owner {document['owner']}" if document["owner"] else ""
         click.echo(escaped(f"# {document['cluster']} {document['group']}{owner}"))
         echo_lines(_property_lines(document["properties"], target))
         click.echo()
+    end_reading(without_brokers)
 
 
 def _property_lines(properties: Mapping[str, str], target: str) -> Iterator[str]:
