@@ -36,7 +36,9 @@ def fleet_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @DIRECTORY
     @tool_options
-    @click.option("--wave", type=click.IntRange(0), metavar="N", help="The groups of this wave.")
+    @click.option(
+        "--wave", type=click.IntRange(0), metavar="N", help="The groups of this wave; 0 only for `fleet status`."
+    )
     @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
     @click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; repeatable.")
     @click.option("--workers", type=click.IntRange(1, 32), default=4, show_default=True, help="Groups at a time.")
