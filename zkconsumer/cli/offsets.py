@@ -51,7 +51,7 @@ def export(
     """
     from zkconsumer.operate.offsets.offsetexport import export_broker_offsets, export_offsets
     from zkconsumer.operate.offsets.offsetfiles import format_offsets
-    from zkconsumer.operate.offsets.wholefiles import write_whole
+    from zkconsumer.operate.offsets.wholefiles import write_output
 
     of_brokers = connection.broker_config()
     if of_brokers is not None:
@@ -66,7 +66,7 @@ def export(
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(output, text)
+        write_output(output, text)
     warn(exported.warnings)
     for problem in problems:
         click.echo(escaped(f"not exported: {problem}"), err=True)
