@@ -1,11 +1,14 @@
 """Exports of offsets from a real ZooKeeper whose znodes are not all readable."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import confluent_kafka
 import pytest
 from kazoo.security import make_acl
 
+from tests.fixtures.commands import run_command
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ZooKeeperRefused
@@ -57,6 +60,19 @@ def test_what_writes_offsets_refuses_a_group_with_an_offset_that_may_not_be_read
 ):
     with pytest.raises(ZooKeeperRefused, match=unreadable):
         offset_nodes(tool_session, offset_group.name)
+
+
+def test_an_export_goes_into_the_pipe_that_is_its_output(sandbox, offset_group, tmp_path):
+    """Another program reads it; so does /dev/null, which was replaced by a regular file."""
+    offset_group.store("t", {0: 4})
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = ("offsets", "export", "--zookeeper", sandbox.zookeeper_connect, "--group", offset_group.name)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_text)
+        assert run_command([*words, "--output", pipe]).returncode == 0
+        assert read.result(timeout=30) == f"{offset_group.path('offsets', 't', 0)}:4\n"
+    assert pipe.is_fifo()
 
 
 def test_offsets_of_an_earlier_topic_in_kafka_are_not_exported(sandbox, topic_factory, unique_name):

@@ -71,6 +71,8 @@ def refuse_to_overwrite(output: Path) -> None:
 
     if output.exists():
         try:
+            if not output.is_file():  # to read a pipe would wait for its writer
+                raise ZkConsumerError(f"{output} is no regular file")
             read_plan(output)
         except ZkConsumerError:
             raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None

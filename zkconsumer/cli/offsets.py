@@ -51,7 +51,7 @@ def export(
     """
     from zkconsumer.operate.offsets.offsetexport import export_broker_offsets, export_offsets
     from zkconsumer.operate.offsets.offsetfiles import format_offsets
-    from zkconsumer.operate.offsets.wholefiles import write_whole
+    from zkconsumer.operate.offsets.wholefiles import write_output
 
     of_brokers = connection.broker_config()
     if of_brokers is not None:
@@ -66,7 +66,7 @@ def export(
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(output, text)
+        write_output(output, text)
     warn(exported.warnings)
     for problem in problems:
         click.echo(escaped(f"not exported: {problem}"), err=True)
@@ -115,7 +115,7 @@ def import_(writing: Writing, file: Path, groups: tuple[str, ...], skip_missing:
 @click.argument("snapshot_file", metavar="SNAPSHOT", type=_FILE)
 @writing_options
 @click.option("--complete", is_flag=True, help="Write what the command did not write, instead of undoing it.")
-@click.option("--overwrite", is_flag=True, help="Also what other clients wrote since.")
+@click.option("--overwrite", is_flag=True, help="Also what other clients wrote since; delete offsets of migrated groups.")
 @click.option("--clamp", is_flag=True, help="Of an offset that its log no longer has, write the nearest one it has.")
 def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool, clamp: bool) -> None:
     """Undo what a command wrote, or complete it, from the snapshot that it made."""

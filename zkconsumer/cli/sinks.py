@@ -72,12 +72,14 @@ def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False)
     try:
         return LineSink(_open_to_append(output), lines, waits_for_reader=waits_for_reader)
     except OSError as error:
-        raise ZkConsumerError(f"cannot write to {output}: {error.strerror}") from error
+        raise ZkConsumerError(f"cannot write to {output}: {error.strerror or error}") from error
 
 
 def _open_to_append(path: Path) -> BinaryIO:
     """Open for appending; complete a line that a crash has cut, so that the next record is on its own line."""
     is_new = not path.exists()
+    if not is_new and not path.is_file():  # a pipe or a device has no lines to look for
+        return path.open("wb")
     stream = path.open("a+b")
     if is_new:
         sync(path.absolute().parent)  # a file that no directory lists is lost, whatever is known to be in it
@@ -156,8 +158,7 @@ class LineSink:
     def close(self) -> None:
         """See :class:`RecordSink`."""
         self.flush()
-        if self._is_file:
-            self._stream.close()
+        self._stream.close()  # of standard output, the descriptor stays open
 
 
 def _make_small(pipe: BinaryIO) -> None:

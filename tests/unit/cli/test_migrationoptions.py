@@ -1,5 +1,6 @@
 """Which servers of ZooKeeper a command about a plan uses, and commands that can be pasted."""
 
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -44,6 +45,12 @@ def test_a_command_within_a_reason_can_be_pasted():
         "--bootstrap-server b:1` overwrites them",
         "no",
     ]
+
+
+def test_a_pipe_is_no_place_for_a_plan(tmp_path):
+    os.mkfifo(output := tmp_path / "plan.json")
+    with pytest.raises(click.UsageError, match="is no plan; give a new name"):
+        refuse_to_overwrite(output)
 
 
 @pytest.mark.parametrize("has_begun", [True, False])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -47,6 +48,24 @@ def test_lines_can_be_read_when_write_returns_and_a_cut_line_is_ended(tmp_path):
     sink.write(batch(b"a", None))
     assert path.read_bytes() == b"whole\ncut\na\nnull\n"
     sink.close()
+
+
+@pytest.mark.parametrize("has_path", [True, False])
+def test_lines_go_into_a_pipe_that_is_the_output(tmp_path, has_path):
+    """A FIFO, or the pipe that /dev/stdout leads to."""
+    reader, writer = os.pipe()
+    path = Path(f"/proc/self/fd/{writer}")
+    if has_path:
+        os.mkfifo(path := tmp_path / "pipe")
+        os.close(reader)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    sink = open_sink("value", path)
+    sink.write(batch(b"one", b"two"))
+    sink.flush()
+    assert os.read(reader, 100) == b"one\ntwo\n"
+    sink.close()
+    for descriptor in (reader, writer):
+        os.close(descriptor)
 
 
 def test_a_pipe_without_a_reader_breaks_every_write_but_no_flush(monkeypatch, tmp_path):

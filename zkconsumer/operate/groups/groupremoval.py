@@ -333,10 +333,24 @@ def plan_clean(
             try:
                 known = partitions_to_hold(session, None, group)
                 deletion = _plan_deletion(session, Guards(session, forceable=False), group, None, known)
-                plans.append(replace(deletion, still_refused=partial(marked_since, session, group, None)))
+                registrations = trees[group].get(GroupPaths(group).ids)
+                still_refused = partial(_used_since, session, group, registrations)
+                plans.append(replace(deletion, still_refused=still_refused))
             except ZooKeeperRefused as reason:
                 plans.append(_kept(group, str(reason)))
     return WritePlan(f"clean {match or ''}".strip(), tuple(plans), forceable=False)
+
+
+def _used_since(session: ZkSession, group: str, registrations: Znode | None) -> list[str]:
+    """Why a group is not cleaned under its hold: a migration has marked it since, or members came and went.
+
+    1. A group is at rest; 2. a member registers, and ends without a commit, which changes no offset; 3. the group is
+    held. ``registrations`` is the parent of the registrations at step 1, whose pzxid shows step 2.
+    """
+    now = session.get(GroupPaths(group).ids)
+    if now is None or (registrations is not None and now.pzxid == registrations.pzxid):
+        return marked_since(session, group, None)
+    return [f"members of group {group} came or went meanwhile, so it is not at rest; run the command again"]
 
 
 _WHY_UNKNOWN: Final = (

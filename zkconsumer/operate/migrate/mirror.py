@@ -80,6 +80,16 @@ def mirrored(file: SnapshotFile) -> Mirrored:
     return known
 
 
+def copied(file: SnapshotFile) -> dict[TopicPartition, int | None]:
+    """The newest offset of each partition that the mirror has found in Kafka; partitions without one are absent.
+
+    The last copy may not have written it, so the znode may have an earlier one.
+    """
+    changes = () if file.snapshot is None else [change for group in file.snapshot.groups for change in group.nodes]
+    newest = {partition_of(change.path): stored_offset(change.path, change.after) for change in changes}
+    return {p: offset for p, offset in newest.items() if p is not None and offset is not None}
+
+
 def _counting_in_kafka(
     ends: MigrationEnds, group: str, planned: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
@@ -230,15 +240,23 @@ class Mirror:
         )
 
     def _kept(self, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> tuple[NodeChange, ...]:
-        """What the file has of each partition: also of those that this copy does not write."""
+        """What the file has of each partition: also of those that this copy does not write.
+
+        It does not have one that Kafka had no offset of in any copy, while its znode is as the migration left it:
+        consumers may have continued in Kafka before that expired, so the znode's is older (:func:`copied`).
+        """
+        left = {row.partition: row.unread for row in self._plan.partitions}
         known = (
             {}
             if self._file.snapshot is None
             else {change.path: change for group_change in self._file.snapshot.groups for change in group_change.nodes}
         )
         for row in copy.rows:
-            state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
             path = self._paths.offset(row.partition)
+            is_left = row.in_zookeeper is not None and row.in_zookeeper in left.get(row.partition, ())
+            if row.in_kafka is None and is_left and path not in known:
+                continue
+            state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
             known[path] = NodeChange(path, state, state)
         known |= {change.path: change for change in changes if partition_of(change.path) is not None}
         return tuple(known[path] for path in sorted(known))

@@ -12,7 +12,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.migrationends import MigrationEnds
 from zkconsumer.operate.migrate.migrationmark import marking
-from zkconsumer.operate.migrate.mirror import mirrored
+from zkconsumer.operate.migrate.mirror import copied, mirrored
 from zkconsumer.operate.migrate.rules.migrationplan import Guard, MigrationPlan, Missing
 from zkconsumer.operate.migrate.rules.waysback import decide_rollback, known_at_source, reverse_plan
 from zkconsumer.operate.offsets.groupstores import Cluster
@@ -105,16 +105,18 @@ def plan_reverse(
         ZkConsumerError: a store cannot be read, or a file is not of this plan.
         OSError: a file cannot be read.
     """
-    copied = known_at_source(mirrored(snapshot_of_plan(plan, plan_file, OF_MIRROR)), *earlier)
+    of_mirror = snapshot_of_plan(plan, plan_file, OF_MIRROR)
+    known = known_at_source(mirrored(of_mirror), *earlier)
     return reverse_plan(
         plan,
-        ends.observe([row.partition for row in plan.partitions], copied),
-        copied,
+        ends.observe([row.partition for row in plan.partitions], known),
+        known,
         snapshot_of_plan(plan, plan_file).state,
         missing=missing,
         retention_ms=retention_ms,
         now_ms=int(time.time() * 1000),
         rewind=rewind,
+        copied=copied(of_mirror),
     )
 
 

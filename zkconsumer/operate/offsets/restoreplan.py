@@ -13,6 +13,7 @@ from zkconsumer.group.zookeeper.topicrecords import former_origins
 from zkconsumer.model import TopicIdentity, TopicPartition, recreated_topics
 from zkconsumer.offsets.rules.storedoffsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.offsets.rules.topicorigins import WrittenFor, judge_offsets, that_are
+from zkconsumer.operate.offsets.groupinuse import read_mark
 from zkconsumer.operate.offsets.groupstores import Cluster, partitions_to_hold
 from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identities
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
@@ -30,7 +31,7 @@ from zkconsumer.operate.offsets.writeplan import GroupPlan, Guards, WritePlan
 from zkconsumer.operate.offsets.writereport import name_in_kafka
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
-from zkconsumer.zookeeper.rules.znodes import OffsetNode
+from zkconsumer.zookeeper.rules.znodes import OffsetNode, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
 Outside = Literal["refuse", "clamp", "keep"]
@@ -175,6 +176,8 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
             guards.check_group(change.held_group, hold, OffsetNodes({}))
         if changes and not how.is_migration:  # a migration has written the mark itself
             still_refused = guards.warn_of_mark(change.held_group)
+            if not how.overwrite:
+                _keep_way_back(session, change, changes, guards)
     return GroupPlan(
         replace(change, nodes=tuple(changes), kafka=tuple(kafka)),
         tuple(sorted(rows, key=lambda row: row.partition)),
@@ -183,6 +186,24 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         tuple(guards.warnings),
         still_refused=still_refused,
     )
+
+
+def _keep_way_back(session: ZkSession, change: GroupChange, changes: Iterable[NodeChange], guards: Guards) -> None:
+    """Refuse to delete offsets that a migration goes back to; offsets that are written are a warning (adr/0037).
+
+    1. `groups clean`, or `rename`, is killed before it deletes the group; 2. the group is migrated; 3. the write is
+    completed, as its report names it. A mark that the snapshot has was seen by the command that is undone.
+    """
+    paths = GroupPaths(change.group)
+    deleted = [node.path for node in changes if node.after is None and partition_of(node.path) is not None]
+    if not deleted or any(node.path == paths.migrated for node in change.nodes):
+        return
+    if (mark := read_mark(session, change.group)) is not None:
+        option = "; give --overwrite to delete them all the same" if guards.forceable else ""
+        guards.refusals.append(
+            f"{name_some(deleted)} would be deleted, to which a migration goes back: "
+            f"{describe_mark(change.group, mark)}{option}"
+        )
 
 
 def _used_parents(session: ZkSession, change: GroupChange) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,15 +14,27 @@ def write_whole(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Replace a file by one with this text, all at once, so that no reader ever finds a part of it.
 
     Args:
-        path: of the file.
+        path: of the file; a symbolic link stays, and the file that it leads to is replaced.
         text: of the file, which is on the disk at the return.
         mode: permissions of a file that does not exist yet.
 
     Raises:
-        OSError: it cannot be written; the former file is as it was.
+        OSError: it cannot be written, or is no regular file, such as a device; the former file is as it was.
     """
     with prepared(path, text, mode=mode) as put:
         put()
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write what a command prints: :func:`write_whole`, or the text goes into a device or a pipe that exists.
+
+    Raises OSError as :func:`write_whole`, and BrokenPipeError if the reader has closed the pipe.
+    """
+    if _is_special(path):
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+    else:
+        write_whole(path, text)
 
 
 @contextmanager
@@ -30,12 +43,15 @@ def prepared(path: Path, text: str, *, mode: int = 0o644) -> Iterator[Callable[[
 
     Raises OSError as :func:`write_whole`, for which see the arguments, and so does what it yields.
     """
-    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    if _is_special(path):  # a rename would put a regular file in the place of /dev/null
+        raise FileExistsError(errno.EEXIST, "it exists, and is no regular file; give another name", str(path))
+    path = Path(os.path.realpath(path))
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     aside = Path(name)
 
     def put() -> None:
         aside.replace(path)
-        sync(path.absolute().parent)
+        sync(path.parent)
 
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
@@ -46,6 +62,14 @@ def prepared(path: Path, text: str, *, mode: int = 0o644) -> Iterator[Callable[[
         yield put
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """True if something exists there that no file can be put in the place of.
+
+    ``/dev/stdout`` exists, and where it leads to, a pipe, has no path.
+    """
+    return path.exists() and not Path(os.path.realpath(path)).is_file()
 
 
 def sync(path: Path) -> None:

@@ -157,6 +157,23 @@ def test_a_group_that_a_migration_has_marked_meanwhile_is_not_removed(world, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("was_registered", [True, False])
+def test_a_group_whose_member_came_and_went_before_the_hold_is_not_cleaned(world, tmp_path, was_registered):
+    """It committed nothing, so no znode is newer than the plan."""
+    group = "g" if was_registered else "new"
+    world.write(f"/consumers/{group}/offsets/t/0")
+    world.now += 100 * DAY
+    world.write("/brokers/topics/t")
+    world.now += 100 * DAY
+    plan = plan_clean(world.session, int(90 * DAY * 1000), group, now_ms=lambda: int(world.now * 1000))
+    assert [one.change.group for one in plan.groups if one.change.nodes] == [group]
+    world.restart_member(group)
+    before = set(world.server.nodes)
+    with pytest.raises(WriteRefused, match=f"members of group {group} came or went meanwhile"):
+        execute(world.session, BrokersInMemory({}), plan, SnapshotFile(tmp_path / "snapshot"))
+    assert set(world.server.nodes) == before
+
+
 def test_a_group_is_deleted_with_the_mark_that_was_shown(world, tmp_path):
     brokers = BrokersInMemory({TopicPartition("t", 0): log()})
     write_mark(world.session, "g", MigrationMark("migrated", "kafka:g", 1))

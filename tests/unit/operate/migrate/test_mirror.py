@@ -10,6 +10,8 @@ from zkconsumer.errors import BrokerUnavailable, WriteRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset
 from zkconsumer.operate.migrate.mirror import CopyReport, Mirror, run_mirror
+from zkconsumer.operate.migrate.rollback import plan_reverse
+from zkconsumer.operate.migrate.rules.planfile import encode_plan
 from zkconsumer.operate.offsets import offsetwrites
 from zkconsumer.operate.offsets.grouphold import GroupHold
 from zkconsumer.operate.offsets.rules.writestate import WriteState
@@ -95,6 +97,32 @@ def test_a_reset_in_kafka_is_copied_if_that_is_accepted(migrated):
         copy(migrated)
     assert copy(migrated, rewind=True).faults == []
     assert migrated.stored() == OFFSETS
+
+
+def way_back(servers):
+    with reversed_ends(servers) as ends:
+        return plan_reverse(ends, servers.plan, servers.file, missing="fail")
+
+
+def test_an_offset_that_expires_after_it_was_copied_stays_on_the_way_back(migrated):
+    """Also of a partition without new records, which Kafka and its znode have where they were migrated."""
+    copy(migrated)
+    migrated.brokers.store("g", {PARTITIONS[3]: 44})
+    assert copy(migrated).copied == {PARTITIONS[3]: 44}
+    plan = way_back(migrated)
+    assert (plan.refusals, plan.warnings) == ((), ())
+    assert [row.new for row in plan.partitions] == [40, 11, 12, 44, 14]
+    migrated.plan, migrated.file = plan, migrated.file.with_name("back")
+    migrated.file.write_text(encode_plan(plan))
+    assert (migrated.run().faults, migrated.mark()) == ([], None)
+    assert migrated.stored() == {**MOVED, PARTITIONS[3]: 44}
+
+
+def test_an_offset_that_expired_before_the_first_copy_is_missing_on_the_way_back(migrated):
+    """1. Consumers read a partition in Kafka; 2. its offset expires; 3. a mirror begins: the znode's is older."""
+    migrated.brokers.store("g", {p: offset for p, offset in MOVED.items() if p != PARTITIONS[1]})
+    copy(migrated)
+    assert way_back(migrated).refusals[0].startswith("kafka:g has no offset of t-1; plan with --missing earliest")
 
 
 def test_nothing_is_held_if_nothing_has_moved(servers):

@@ -71,6 +71,48 @@ def test_a_removal_is_not_completed_if_a_migration_marks_the_group_meanwhile(ser
     assert [warning for warning in again.warnings if "was migrated to kafka:g" in warning]
 
 
+MIGRATED = MigrationMark("migrated", "kafka:g", 1)
+
+
+def test_a_rename_is_not_completed_after_a_migration_of_the_group(servers, session, write):
+    """1. The rename is killed; 2. the group is migrated; 3. the rename is completed: there would be no way back."""
+    renamed = write(plan_rename(session, servers.brokers, "g", "h"))
+    write(plan_restore(session, servers.brokers, renamed))  # as before step 1
+    write_mark(session, "g", MIGRATED)
+    plan = plan_restore(session, servers.brokers, renamed, complete=True)
+    (reason,) = plan.refusals
+    assert "/consumers/g/offsets/" in reason
+    assert "to which a migration goes back: group g was migrated to kafka:g" in reason
+    assert reason.endswith("; give --overwrite to delete them all the same")
+    assert plan_restore(session, servers.brokers, renamed, complete=True, overwrite=True).refusals == ()
+
+
+def test_a_rename_is_not_undone_after_a_migration_of_the_new_group(servers, session, write):
+    """Its offsets would be deleted, and the former group would begin again where it was renamed."""
+    renamed = write(plan_rename(session, servers.brokers, "g", "h"))
+    write_mark(session, "h", MigrationMark("migrated", "kafka:h", 1))
+    with pytest.raises(WriteRefused, match="goes back: group h was migrated to kafka:h"):
+        write(plan_restore(session, servers.brokers, renamed))
+
+
+def test_a_reset_of_a_migrated_group_is_undone_with_a_warning(servers, session, write):
+    """Offsets that are written are where no consumer reads, and none is deleted."""
+    write_mark(session, "g", MIGRATED)
+    reset = write(plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper"))
+    plan = plan_restore(session, servers.brokers, reset)
+    assert plan.refusals == ()
+    assert "group g was migrated to kafka:g" in "".join(plan.warnings)
+
+
+def test_a_deletion_of_a_group_with_its_mark_is_completed(servers, session, write):
+    """The command that was killed has shown the mark."""
+    write_mark(session, "g", MIGRATED)
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    write(plan_restore(session, servers.brokers, deleted))
+    write(plan_restore(session, servers.brokers, deleted, complete=True))
+    assert servers.stored() == {}
+
+
 def test_a_group_is_not_reset_if_a_migration_marks_it_meanwhile(servers, session, write):
     """It would be reported as done, though the consumers continue elsewhere."""
     plan = plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper")

@@ -115,7 +115,8 @@ class Observation:
         identities: by name of topic.
         guards: conditions of both ends.
         warnings: what the operator should know, one sentence each.
-        lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
+        lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it. One
+            that a mirror has copied to the target is none of them.
     """
 
     place: Place

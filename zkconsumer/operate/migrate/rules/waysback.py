@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.rules.topicorigins import NOT_STORED
 from zkconsumer.operate.migrate.rules.migrationend import End, check_ends
 from zkconsumer.operate.migrate.rules.migrationplan import (
     Guard,
@@ -140,22 +142,26 @@ def reverse_plan(
     retention_ms: int | None,
     now_ms: int,
     rewind: bool = False,
+    copied: Mapping[TopicPartition, int | None] = MappingProxyType({}),
 ) -> MigrationPlan:
     """Plan the way back of a migration, from where its target is now.
 
     Args:
         plan: that was run.
         seen: the reversed ends, with all partitions of the plan.
-        mirrored: what a mirror of the plan has copied to its source; empty if there was none.
+        mirrored: what the plan's source may hold by a mirror of the plan; empty if there was none.
         run: how far the run of the plan has come.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
         rewind: see :func:`~zkconsumer.operate.migrate.rules.migrationplan.make_plan`.
+        copied: the newest offsets that a mirror found at both ends. One that has gone from the plan's target since, and
+            that its source still has, stays where the mirror has left it.
     """
     source, target = reversed_ends(plan)
     guards = (*seen.guards, *_guards(plan, seen, mirrored, run))
-    lost = frozenset(row.partition for row in plan.partitions if row.new is not None)
+    written = (row.partition for row in plan.partitions if row.new is not None)
+    lost = frozenset(p for p in written if p not in copied or seen.target.get(p, NOT_STORED).offset != copied[p])
     return make_plan(
         source,
         target,

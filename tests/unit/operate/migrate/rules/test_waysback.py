@@ -124,7 +124,7 @@ def after(seen, progress):
     return see(seen, source=target, target=dict(seen.source))
 
 
-def back(seen, *, made=None, run=RUN, missing="fail", mirrored=None, rewind=False):
+def back(seen, *, made=None, run=RUN, missing="fail", mirrored=None, rewind=False, copied=None):
     known = {p: frozenset({offset}) for p, offset in (mirrored or {}).items()}
     return reverse_plan(
         made or plan(),
@@ -135,6 +135,7 @@ def back(seen, *, made=None, run=RUN, missing="fail", mirrored=None, rewind=Fals
         retention_ms=None,
         now_ms=2,
         rewind=rewind,
+        copied=mirrored or {} if copied is None else copied,
     )
 
 
@@ -154,6 +155,14 @@ def test_an_offset_that_expired_is_refused():
     expired = see(seen, source={P0: 50, P1: 60})
     assert "kafka:g has no offset of t-2" in back(expired).refusals[0]
     assert back(expired, missing="earliest").partitions[2].replayed == 70
+
+
+def test_an_offset_that_expired_after_a_mirror_copied_it_is_where_consumers_continue():
+    expired = see(after(SEEN, {}), source={P0: 50, P1: 60}, target={**SEEN.source, P2: 75})
+    found = back(expired, mirrored={P2: 75})
+    assert (found.refusals, found.partitions[2].new) == ((), 75)
+    late = back(expired, mirrored={P2: 75}, copied={P2: 80})
+    assert "kafka:g has no offset of t-2" in late.refusals[0], "the copy was killed: Kafka had a later one"
 
 
 def test_consumers_that_continued_at_the_old_place_are_noticed():
