@@ -71,7 +71,7 @@ def test_a_group_is_judged_and_served(broker, member, topic, unique_name):
     if broker.release < _LISTS_OFFSETS_SINCE:
         return
     code, found = broker.run_tool("groups", "explain", *group, at_brokers=True)
-    assert (code, [one["kind"] for one in found["findings"]]) == (3, ["no-member"])
+    assert (code, [one["kind"] for one in found["findings"]]) == (0, ["no-member"]), "without lag, no problem"
     code, found = broker.run_tool(*status, at_brokers=True)
     assert (code, found["status"]) == (0, "NO MEMBERS")
 

@@ -24,7 +24,7 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable, step_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.errors import ZkConsumerError
@@ -60,9 +60,9 @@ def explain(
     unreachable brokers, partitions without a leader or with replicas out of sync, leaders that change often, a missing
     controller, unreadable znodes, ACLs in the way, clocks, sessions that expire, quotas. One look does not show whether
     offsets move: `groups status` does. The exit code is 3 if there are findings, other than that a group was migrated,
-    or has more members than partitions, which are no problems. With --bootstrap-server alone it is for a group that
-    brokers coordinate: its state, members without partitions, partitions without members, offsets, topics, brokers and
-    leaders. With --all groups without findings are counted only.
+    has more members than partitions, or has neither members nor lag, which are no problems. With --bootstrap-server
+    alone it is for a group that brokers coordinate: its state, members without partitions, partitions without members,
+    offsets, topics, brokers and leaders. With --all groups without findings are counted only.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 
@@ -89,7 +89,9 @@ def explain(
                 click.echo(f"{printable(name)}:")
             _print(name, findings, connection.complete(status))
         if not names:
+            status = "zkconsumer groups status --all --problems"
             click.echo(f"nothing was found in {len(findings_by_group) - len(shown)} other groups")
+            echo_lines(_what_one_look_cannot_show(connection.complete(status)))
     every = (finding for findings in findings_by_group.values() for finding in findings)
     end_reading(unread, found=any(finding.is_problem for finding in every))
 
@@ -176,17 +178,18 @@ def _explain_coordinator(
     return Explained(frozenset(), explain_without_coordinator(group, error, facts))
 
 
-def _print(group: str, findings: list[Finding], status: str) -> None:
+def _what_one_look_cannot_show(status: str) -> Iterator[str]:
+    """Lines with the command that shows the rest."""
     from zkconsumer.operate.groups.lagfindings import LOOK_AT_PROCESS
 
+    yield f"   one look cannot show whether offsets move; where the status is STALL or WARN, {LOOK_AT_PROCESS}"
+    yield from step_lines("", status, indent="   ")
+
+
+def _print(group: str, findings: list[Finding], status: str) -> None:
     if not findings:
-        echo_lines(
-            (
-                f"{printable(group)}: nothing was found that keeps it from consuming",
-                f"   one look cannot show whether offsets move; where its status is STALL or WARN, {LOOK_AT_PROCESS}",
-                *step_lines("", status, indent="   "),
-            )
-        )
+        click.echo(f"{printable(group)}: nothing was found that keeps it from consuming")
+        echo_lines(_what_one_look_cannot_show(status))
     for number, finding in enumerate(findings, 1):
         echo_lines(
             (

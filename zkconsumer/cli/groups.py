@@ -144,17 +144,22 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
     """Verify that every partition of the subscribed topics is owned by a live member.
 
     The exit code is 3 if one is not, in any of the groups. A group without members fails, too, unless it was
-    migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members in ZooKeeper.
+    migrated, or with --all has no lag; VerifyConsumerRebalance reports it as successful. A migrated group fails if it
+    has members in ZooKeeper.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind,
     and a migrated group that continues in Kafka under its name has to have members there.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
+    from zkconsumer.operate.groups.groupverification import without_work
 
     names = chosen_groups(connection, groups, of_all=of_all)
     with open_groups(connection) as opened, progress("reading") as advance:
         every = names or opened.source.names()
         findings_by_group, unread = look_at_each(every, lambda name: _verify(opened, name), advance, named=names)
         unread += opened.source.unlisted
+        failed = [name for name, findings in findings_by_group.items() if findings]
+        if failed and not names:  # who names a group expects it to have members
+            findings_by_group |= {name: [] for name in without_work(opened.source, failed)}
     if as_json:
         documents = [
             {"group": name, "successful": not findings, "findings": findings}

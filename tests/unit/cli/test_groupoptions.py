@@ -108,6 +108,15 @@ def test_all_groups_are_verified_with_the_worst_exit_code(run, znodes):
     assert ended.exit_code == 0
 
 
+def test_a_group_without_members_and_lag_fails_only_if_it_is_named(run, znodes):
+    znodes.delete("/consumers/h")
+    znodes.write("/consumers/old/offsets", b"")
+    ended = run(*VERIFY_ALL)
+    assert ended.stdout.splitlines()[1:] == ["old: Rebalance operation successful !"]
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert run("groups", "verify", "--group", "old").exit_code == 3
+
+
 def test_groups_that_silent_brokers_do_not_list_are_not_verified(run):
     ended = run(*VERIFY_ALL, "--bootstrap-server", "127.0.0.1:1")
     assert (ended.exit_code, "groups that brokers coordinate cannot be listed now" in ended.stderr) == (3, True)

@@ -13,13 +13,14 @@ from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import (
-    describe_lag,
     describe_replicas,
     explain_brokers,
     explain_surroundings,
+    known_lag,
 )
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
+from zkconsumer.operate.groups.rules.lagstatus import describe_sum, lacks_members
 
 
 def verify_broker_group(brokers: BrokerGroups, group: str) -> Explained[str]:
@@ -120,11 +121,13 @@ def _command(group: ObservedBrokerGroup, *words: str) -> str:
 
 def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]:
     if not group.live:
+        lag = known_lag(group, facts)
         yield Finding(
             "no-member",
             group.group,
-            f"the group is {group.described.state}: no consumer is a member; {describe_lag(group, facts)}",
+            f"the group is {group.described.state}: no consumer is a member; {describe_sum(lag)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
+            is_problem=lacks_members(lag),
         )
     elif group.phase == "rebalancing":
         coordinator = "" if group.coordinator is None else f"; its coordinator is {group.coordinator}"

@@ -12,12 +12,13 @@ from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignm
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import describe_lag, explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import explain_surroundings, known_lag
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.groupverification import describe_marked, misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
 from zkconsumer.operate.groups.observedgroup import is_migrated
+from zkconsumer.operate.groups.rules.lagstatus import describe_sum, lacks_members
 from zkconsumer.operate.groups.rules.lagstretches import OWNERLESS_S
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
@@ -79,12 +80,14 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
             "end the process of this member, or delete the znode",
         )
     if not znodes.live and znodes.mark is None:
+        lag = known_lag(znodes, facts)
         yield Finding(
             "no-member",
             znodes.group,
-            f"no consumer is registered; {describe_lag(znodes, facts)}{_newest_commit(znodes)}",
+            f"no consumer is registered; {describe_sum(lag)}{_newest_commit(znodes)}",
             "start a member; if one runs, check its group.id, the chroot of its zookeeper.connect, and its log: a "
             "process that hangs loses its session",
+            is_problem=lacks_members(lag),
         )
 
 
