@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,11 @@ from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
-    json_option,
+    groups_json_option,
     storage_option,
     warn,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics", multiple=True, metavar="URL", help="Metrics page of a zkconsumer member (metrics.port); repeatable."
 )
-@json_option
+@groups_json_option
 def explain(
     connection: ToolConnection,
     groups: tuple[str, ...],
@@ -80,7 +80,7 @@ def explain(
             {"group": name, "findings": [finding._asdict() for finding in findings]}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+        echo_documents(documents, names)
     else:
         shown = {name: findings for name, findings in findings_by_group.items() if findings or names}
         for name, findings in shown.items():

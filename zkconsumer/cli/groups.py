@@ -14,9 +14,11 @@ from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
+    groups_json_option,
     json_option,
     match_option,
     warn,
@@ -73,6 +75,8 @@ def list_command(
     """
     if all_chroots and connection.broker_config() is not None:
         raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
+    from zkconsumer.operate.groups.grouplist import none_found
+
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
     unread: list[str] = []
     problems: list[str] = []
@@ -82,6 +86,8 @@ def list_command(
         listed_groups += [(chroot, name, listing) for name, listing in listed]
         unread += new_unread
         problems += new_problems
+    if not listed_groups:
+        problems += none_found(pattern, topic)
     if as_json:
         click.echo(json.dumps([_listing_document(*entry, with_chroot=all_chroots) for entry in listed_groups]))
     elif is_long:
@@ -122,8 +128,6 @@ def _list(
     if not is_long and topic is None:
         return [(name, None) for name in names], source.unlisted, ()
     listings, unread, problems = list_groups(source, names, topic=topic)
-    if topic is not None and not listings:
-        problems = (*problems, f"no group subscribes to topic {topic}, owns it or has committed it; check its name")
     return [(listing.group, listing if is_long else None) for listing in listings], unread, problems
 
 
@@ -138,7 +142,7 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
 @tool_options
 @group_option()
 @all_option
-@json_option
+@groups_json_option
 @rare_collections()
 def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
     """Verify that every partition of the subscribed topics is owned by a live member.
@@ -165,7 +169,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
             {"group": name, "successful": not findings, "findings": findings}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+        echo_documents(documents, names)
     else:
         several = len(names) != 1
         for name, findings in findings_by_group.items():

@@ -138,6 +138,31 @@ def test_a_topic_that_no_group_consumes_may_be_misspelt(run):
     assert "no group subscribes to topic tt, owns it or has committed it; check its name" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "--match", "prd-.*"), "no group matches prd-.*; check --match"),
+        (("status", *SHORT, "--match", "prd-.*"), "no group matches prd-.*; check --match"),
+        (("list", "--match", "prd-.*", "--topic", "t"), "no group that matches prd-.* subscribes to topic t, owns it"),
+    ],
+)
+def test_a_pattern_that_matches_no_group_is_reported(run, znodes, words, message):
+    znodes.refused.clear()
+    ended = run("groups", *words, "--json")
+    assert (ended.exit_code, ended.stdout) == (0, "[]\n")
+    assert ended.stderr.startswith(f"warning: {message}")
+    assert "no group" not in run("groups", *(word.replace("prd-", "") for word in words), "--json").stderr
+
+
+def test_one_group_is_an_object_only_if_it_is_named(run):
+    shapes = [
+        run("groups", "status", *SHORT, "--json", *words).stdout[:2] for words in (("--group", "g"), ("--match", "g"))
+    ]
+    assert shapes == ['{"', "[{"]
+    named = run("groups", "verify", "--json", "--group", "g", "--group", "g2").stdout
+    assert named == '[{"group": "g", "successful": true, "findings": []}]\n'
+
+
 def test_a_group_that_is_deleted_after_it_was_listed_is_no_problem(run, znodes, monkeypatch):
     znodes.refused.clear()
     children = znodes.children
