@@ -98,10 +98,13 @@ def test_offsets_are_exported_written_and_restored(broker, member, topic, unique
     group = ("--group", unique_name)
     reset = ("offsets", "reset", *group, "--topic", topic, "--to-earliest")
     assert "has members at the brokers" in run(*reset, "--execute", code=3).stderr
-    before = tmp_path / "before.txt"
+    before = tmp_path / "before.json"
     run("offsets", "export", *group, "--output", str(before))
-    lines = before.read_text().splitlines()
-    assert [line.rpartition("/offsets/")[2] for line in lines] == [f"{topic}/0:5", f"{topic}/1:5"]
+    lines = [json.loads(line) for line in before.read_text().splitlines()]
+    assert [(line["group"], line["partition"], line["offset"]) for line in lines] == [
+        (unique_name, 0, 5),
+        (unique_name, 1, 5),
+    ]
     member.shutdown()
     eventually(lambda: has_left(broker, unique_name))
     snapshot = tmp_path / "snapshot.json"

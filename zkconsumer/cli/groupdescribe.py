@@ -121,7 +121,7 @@ def describe(
         if unhealthy and table == "offsets":  # whose table at brokers has partitions alone, as Kafka's
             echo_lines(idle_member_lines(at_brokers), err=True)
     problems = (problem for group in described.values() for problem in group.problems)
-    end_reading(unread, (*silent, *problems), found=unhealthy and bool(shown))
+    end_reading(connection.completed(unread), (*silent, *problems), found=unhealthy and bool(shown))
 
 
 def _table(form: str, *, of_members: bool, of_state: bool) -> Table:

@@ -93,7 +93,7 @@ def explain(
             click.echo(f"nothing was found in {len(findings_by_group) - len(shown)} other groups")
             echo_lines(_what_one_look_cannot_show(connection.complete(status)))
     every = (finding for findings in findings_by_group.values() for finding in findings)
-    end_reading(unread, found=any(finding.is_problem for finding in every))
+    end_reading(connection.completed(unread), found=any(finding.is_problem for finding in every))
 
 
 def explain_one(

@@ -189,7 +189,7 @@ def status(
         if only_problems:
             click.echo(f"{len(lags)} of {len(judged)} groups are problems", err=True)
     problems = (*sampler.problems, *sampler.missing_topics, *(() if every else none_found(pattern)))
-    end_reading(unread, problems, found=any(lag.is_problem for lag in lags.values()))
+    end_reading(connection.completed(unread), problems, found=any(lag.is_problem for lag in lags.values()))
 
 
 @contextlib.contextmanager

@@ -177,7 +177,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
                 click.echo(printable(f"{name}: {finding}" if several else finding), err=True)
             verdict = f"Rebalance operation {'failed' if findings else 'successful'} !"
             click.echo(f"{printable(name)}: {verdict}" if several else verdict)
-    end_reading(unread, found=any(findings_by_group.values()))
+    end_reading(connection.completed(unread), found=any(findings_by_group.values()))
 
 
 def _verify(opened: OpenedGroups, group: str) -> list[str]:

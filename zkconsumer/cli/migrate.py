@@ -77,7 +77,9 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
         if len(surveys) > 1:
             echo_lines(total_lines(surveys, connection.complete("zkconsumer migrate fleet init fleet")))
-    end_reading(unread, found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys))
+    end_reading(
+        connection.completed(unread), found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys)
+    )
 
 
 def _with_plan_file(facts: SurveyFacts) -> SurveyFacts:

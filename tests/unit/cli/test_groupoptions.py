@@ -11,7 +11,9 @@ from tests.fixtures.scriptedserver import SilentServer, running
 from zkconsumer.cli import groupdescribe, groupsource, migrate, offsets
 from zkconsumer.cli.main import command
 from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
-from zkconsumer.operate.groups import zookeepergroups
+from zkconsumer.operate.groups import groupznodes, zookeepergroups
+from zkconsumer.operate.offsets import offsetexport
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 SHORT = ("--interval", "10ms", "--samples", "2", "--without-verdict")
 OF_ALL = [
@@ -67,6 +69,18 @@ def test_the_same_holds_for_groups_that_are_named(run, words):
         assert (ended.exit_code, "g" in ended.stdout) == (3, True), ended.exception
         assert f"group {other} cannot be read: " in ended.stderr
         assert why in ended.stderr
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_a_command_in_a_warning_has_the_servers(run, monkeypatch, words):
+    def existing_groups(_session, names):
+        missing = {name: GroupMissing("check its name (`zkconsumer groups list`)") for name in names if name != "g"}
+        return {"g": GroupPaths("g")} if "g" in names else {}, missing
+
+    for module in (groupznodes, offsetexport):
+        monkeypatch.setattr(module, "existing_groups", existing_groups)
+    ended = run(*words, "--group", "g", "--group", "nowhere")
+    assert "cannot be read: check its name (`zkconsumer groups list --zookeeper h:1`)" in ended.stderr
 
 
 @pytest.mark.parametrize("words", NAMED, ids=" ".join)
