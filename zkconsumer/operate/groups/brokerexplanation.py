@@ -19,6 +19,7 @@ from zkconsumer.operate.groups.clusterfindings import (
     known_lag,
 )
 from zkconsumer.operate.groups.finding import Finding, describe_topic
+from zkconsumer.operate.groups.lagfindings import NO_MEMBER
 from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
 from zkconsumer.operate.groups.rules.lagstatus import describe_sum, lacks_members
 
@@ -107,7 +108,7 @@ def lost_group(group: str, evidence: str) -> Finding:
     """Brokers do not have a group that was migrated to them."""
     words = ["zkconsumer", "offsets", "reset", "--group", group, "--store", "kafka", "--all-topics", "--to-earliest"]
     return Finding(
-        "no-member",
+        NO_MEMBER,
         group,
         evidence,
         "check --bootstrap-server; if it is right, decide where consumers are to begin, as with --to-earliest",
@@ -123,7 +124,7 @@ def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]
     if not group.live:
         lag = known_lag(group, facts)
         yield Finding(
-            "no-member",
+            NO_MEMBER,
             group.group,
             f"the group is {group.described.state}: no consumer is a member; {describe_sum(lag)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
