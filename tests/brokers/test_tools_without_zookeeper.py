@@ -71,7 +71,7 @@ def test_a_group_is_judged_and_served(broker, member, topic, unique_name):
     if broker.release < _LISTS_OFFSETS_SINCE:
         return
     code, found = broker.run_tool("groups", "explain", *group, at_brokers=True)
-    assert (code, [one["kind"] for one in found["findings"]]) == (3, ["no-member"])
+    assert (code, [one["kind"] for one in found["findings"]]) == (0, ["no-member"]), "without lag, no problem"
     code, found = broker.run_tool(*status, at_brokers=True)
     assert (code, found["status"]) == (0, "NO MEMBERS")
 
@@ -98,10 +98,13 @@ def test_offsets_are_exported_written_and_restored(broker, member, topic, unique
     group = ("--group", unique_name)
     reset = ("offsets", "reset", *group, "--topic", topic, "--to-earliest")
     assert "has members at the brokers" in run(*reset, "--execute", code=3).stderr
-    before = tmp_path / "before.txt"
+    before = tmp_path / "before.json"
     run("offsets", "export", *group, "--output", str(before))
-    lines = before.read_text().splitlines()
-    assert [line.rpartition("/offsets/")[2] for line in lines] == [f"{topic}/0:5", f"{topic}/1:5"]
+    lines = [json.loads(line) for line in before.read_text().splitlines()]
+    assert [(line["group"], line["partition"], line["offset"]) for line in lines] == [
+        (unique_name, 0, 5),
+        (unique_name, 1, 5),
+    ]
     member.shutdown()
     eventually(lambda: has_left(broker, unique_name))
     snapshot = tmp_path / "snapshot.json"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, Literal
@@ -14,10 +13,11 @@ from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
-    json_option,
+    groups_json_option,
     require_kafka,
     storage_option,
     warn,
@@ -65,7 +65,7 @@ _HINT: Final = (
     help="Only partitions without a live owner, with unknown lag or with an offset outside the log, and members that "
     "own nothing; the exit code is 3 if there are any.",
 )
-@json_option
+@groups_json_option
 @rare_collections()
 def describe(
     connection: ToolConnection,
@@ -110,7 +110,7 @@ def describe(
         from zkconsumer.operate.groups.groupdocuments import every_document
 
         documents = [every_document(group, both_stores=storage == "both") for group in shown]
-        click.echo(json.dumps(documents[0] if len(names) == 1 and len(documents) == 1 else documents))
+        echo_documents(documents, names)
     else:
         _print_znodes([group.in_znodes for group in shown if group.in_znodes is not None], storage, table)
         at_brokers = [group.at_brokers for group in shown if group.at_brokers is not None]
@@ -121,7 +121,7 @@ def describe(
         if unhealthy and table == "offsets":  # whose table at brokers has partitions alone, as Kafka's
             echo_lines(idle_member_lines(at_brokers), err=True)
     problems = (problem for group in described.values() for problem in group.problems)
-    end_reading(unread, (*silent, *problems), found=unhealthy and bool(shown))
+    end_reading(connection.completed(unread), (*silent, *problems), found=unhealthy and bool(shown))
 
 
 def _table(form: str, *, of_members: bool, of_state: bool) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,11 @@ from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
-    json_option,
+    groups_json_option,
     storage_option,
     warn,
 )
@@ -24,7 +24,7 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.cli.terminaltext import printable, step_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from zkconsumer.config.consumerconfig import ConsumerConfig
     from zkconsumer.errors import ZkConsumerError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics", multiple=True, metavar="URL", help="Metrics page of a zkconsumer member (metrics.port); repeatable."
 )
-@json_option
+@groups_json_option
 def explain(
     connection: ToolConnection,
     groups: tuple[str, ...],
@@ -60,9 +60,9 @@ def explain(
     unreachable brokers, partitions without a leader or with replicas out of sync, leaders that change often, a missing
     controller, unreadable znodes, ACLs in the way, clocks, sessions that expire, quotas. One look does not show whether
     offsets move: `groups status` does. The exit code is 3 if there are findings, other than that a group was migrated,
-    or has more members than partitions, which are no problems. With --bootstrap-server alone it is for a group that
-    brokers coordinate: its state, members without partitions, partitions without members, offsets, topics, brokers and
-    leaders. With --all groups without findings are counted only.
+    has more members than partitions, or has neither members nor lag, which are no problems. With --bootstrap-server
+    alone it is for a group that brokers coordinate: its state, members without partitions, partitions without members,
+    offsets, topics, brokers and leaders. With --all groups without findings are counted only.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
 
@@ -80,7 +80,7 @@ def explain(
             {"group": name, "findings": [finding._asdict() for finding in findings]}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+        echo_documents(documents, names)
     else:
         shown = {name: findings for name, findings in findings_by_group.items() if findings or names}
         for name, findings in shown.items():
@@ -89,9 +89,11 @@ def explain(
                 click.echo(f"{printable(name)}:")
             _print(name, findings, connection.complete(status))
         if not names:
+            status = "zkconsumer groups status --all --problems"
             click.echo(f"nothing was found in {len(findings_by_group) - len(shown)} other groups")
+            echo_lines(_what_one_look_cannot_show(connection.complete(status)))
     every = (finding for findings in findings_by_group.values() for finding in findings)
-    end_reading(unread, found=any(finding.is_problem for finding in every))
+    end_reading(connection.completed(unread), found=any(finding.is_problem for finding in every))
 
 
 def explain_one(
@@ -176,17 +178,18 @@ def _explain_coordinator(
     return Explained(frozenset(), explain_without_coordinator(group, error, facts))
 
 
-def _print(group: str, findings: list[Finding], status: str) -> None:
+def _what_one_look_cannot_show(status: str) -> Iterator[str]:
+    """Lines with the command that shows the rest."""
     from zkconsumer.operate.groups.lagfindings import LOOK_AT_PROCESS
 
+    yield f"   one look cannot show whether offsets move; where the status is STALL or WARN, {LOOK_AT_PROCESS}"
+    yield from step_lines("", status, indent="   ")
+
+
+def _print(group: str, findings: list[Finding], status: str) -> None:
     if not findings:
-        echo_lines(
-            (
-                f"{printable(group)}: nothing was found that keeps it from consuming",
-                f"   one look cannot show whether offsets move; where its status is STALL or WARN, {LOOK_AT_PROCESS}",
-                *step_lines("", status, indent="   "),
-            )
-        )
+        click.echo(f"{printable(group)}: nothing was found that keeps it from consuming")
+        echo_lines(_what_one_look_cannot_show(status))
     for number, finding in enumerate(findings, 1):
         echo_lines(
             (

@@ -20,9 +20,11 @@ from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
+    groups_json_option,
     json_option,
     match_option,
     storage_option,
@@ -129,7 +131,7 @@ def _require_verdict(interval: float, window: int) -> None:
     help="Only groups that make the exit code 3, and in the table only their partitions that are not OK.",
 )
 @storage_option
-@json_option
+@groups_json_option
 def status(
     connection: ToolConnection,
     groups: tuple[str, ...],
@@ -156,7 +158,7 @@ def status(
     subscribe to a topic that does not exist, and if groups, offsets or log ends could not be read.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
-    from zkconsumer.operate.groups.grouplist import matching
+    from zkconsumer.operate.groups.grouplist import matching, none_found
     from zkconsumer.operate.groups.rules.lagstatus import samples_for, worst_first
 
     window = samples or samples_for(interval)
@@ -178,7 +180,7 @@ def status(
         observed = sampler.observed
     if as_json:
         documents = [lag_document(group, lag) for group, lag in lags.items()]
-        click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
+        echo_documents(documents, names)
     else:
         from zkconsumer.cli.grouptables import client_names, status_table
 
@@ -186,9 +188,8 @@ def status(
         echo_lines(status_table(lags, clients, only_problems=only_problems))
         if only_problems:
             click.echo(f"{len(lags)} of {len(judged)} groups are problems", err=True)
-    end_reading(
-        unread, (*sampler.problems, *sampler.missing_topics), found=any(lag.is_problem for lag in lags.values())
-    )
+    problems = (*sampler.problems, *sampler.missing_topics, *(() if every else none_found(pattern)))
+    end_reading(connection.completed(unread), problems, found=any(lag.is_problem for lag in lags.values()))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,6 +13,14 @@ from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.terminaltext import printable, step_lines
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+groups_json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document: an object if one --group is given, otherwise an array of such objects, also if it "
+    "has one.",
+)
 
 storage_option = click.option(
     "--offsets",
@@ -70,6 +79,16 @@ def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all
     if not (of_all or groups or connection.names_property("group.id")):
         raise click.UsageError("give --group, --all, or --config FILE with group.id")
     return () if of_all else connection.group_names(groups)
+
+
+def echo_documents(documents: Sequence[object], names: Sequence[str]) -> None:
+    """Print what :data:`groups_json_option` promises; an empty array if nothing is to be shown of the one group.
+
+    Args:
+        documents: one for each group.
+        names: see :func:`chosen_groups`.
+    """
+    click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
 
 
 def echo_lines(lines: Iterable[str], *, err: bool = False) -> None:

@@ -14,9 +14,11 @@ from zkconsumer.cli.garbagecollection import rare_collections
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
+    groups_json_option,
     json_option,
     match_option,
     warn,
@@ -73,6 +75,8 @@ def list_command(
     """
     if all_chroots and connection.broker_config() is not None:
         raise click.UsageError("--all-chroots is for groups in ZooKeeper: give --zookeeper")
+    from zkconsumer.operate.groups.grouplist import none_found
+
     listed_groups: list[tuple[str, str, GroupListing | None]] = []
     unread: list[str] = []
     problems: list[str] = []
@@ -82,6 +86,8 @@ def list_command(
         listed_groups += [(chroot, name, listing) for name, listing in listed]
         unread += new_unread
         problems += new_problems
+    if not listed_groups:
+        problems += none_found(pattern, topic)
     if as_json:
         click.echo(json.dumps([_listing_document(*entry, with_chroot=all_chroots) for entry in listed_groups]))
     elif is_long:
@@ -122,8 +128,6 @@ def _list(
     if not is_long and topic is None:
         return [(name, None) for name in names], source.unlisted, ()
     listings, unread, problems = list_groups(source, names, topic=topic)
-    if topic is not None and not listings:
-        problems = (*problems, f"no group subscribes to topic {topic}, owns it or has committed it; check its name")
     return [(listing.group, listing if is_long else None) for listing in listings], unread, problems
 
 
@@ -138,29 +142,34 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
 @tool_options
 @group_option()
 @all_option
-@json_option
+@groups_json_option
 @rare_collections()
 def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
     """Verify that every partition of the subscribed topics is owned by a live member.
 
     The exit code is 3 if one is not, in any of the groups. A group without members fails, too, unless it was
-    migrated; VerifyConsumerRebalance reports it as successful. A migrated group fails if it has members in ZooKeeper.
+    migrated, or with --all has no lag; VerifyConsumerRebalance reports it as successful. A migrated group fails if it
+    has members in ZooKeeper.
     With --bootstrap-server alone it is a group that brokers coordinate; with --zookeeper as well, one of either kind,
     and a migrated group that continues in Kafka under its name has to have members there.
     """
     from zkconsumer.operate.groups.bothhomes import look_at_each
+    from zkconsumer.operate.groups.groupverification import without_work
 
     names = chosen_groups(connection, groups, of_all=of_all)
     with open_groups(connection) as opened, progress("reading") as advance:
         every = names or opened.source.names()
         findings_by_group, unread = look_at_each(every, lambda name: _verify(opened, name), advance, named=names)
         unread += opened.source.unlisted
+        failed = [name for name, findings in findings_by_group.items() if findings]
+        if failed and not names:  # who names a group expects it to have members
+            findings_by_group |= {name: [] for name in without_work(opened.source, failed)}
     if as_json:
         documents = [
             {"group": name, "successful": not findings, "findings": findings}
             for name, findings in findings_by_group.items()
         ]
-        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+        echo_documents(documents, names)
     else:
         several = len(names) != 1
         for name, findings in findings_by_group.items():
@@ -168,7 +177,7 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as
                 click.echo(printable(f"{name}: {finding}" if several else finding), err=True)
             verdict = f"Rebalance operation {'failed' if findings else 'successful'} !"
             click.echo(f"{printable(name)}: {verdict}" if several else verdict)
-    end_reading(unread, found=any(findings_by_group.values()))
+    end_reading(connection.completed(unread), found=any(findings_by_group.values()))
 
 
 def _verify(opened: OpenedGroups, group: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,11 @@ from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import (
     all_option,
     chosen_groups,
+    echo_documents,
     echo_lines,
     end_reading,
     group_option,
-    json_option,
+    groups_json_option,
     warn,
 )
 from zkconsumer.cli.migrateback import reverse_command, rollback_command
@@ -47,7 +47,7 @@ def migrate() -> None:
 @tool_options
 @group_option()
 @all_option
-@json_option
+@groups_json_option
 def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
     """Report whether the offsets of groups can move to Kafka, and the next command.
 
@@ -72,12 +72,14 @@ def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: 
     surveys = [_pasteable(survey(_with_plan_file(group_facts)), connection) for group_facts in facts]
     if as_json:
         documents = [survey_document(surveyed) for surveyed in surveys]
-        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+        echo_documents(documents, names)
     else:
         echo_lines(line for surveyed in surveys for line in _survey_lines(surveyed))
         if len(surveys) > 1:
             echo_lines(total_lines(surveys, connection.complete("zkconsumer migrate fleet init fleet")))
-    end_reading(unread, found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys))
+    end_reading(
+        connection.completed(unread), found=any(surveyed.verdict is SurveyVerdict.NOT_READY for surveyed in surveys)
+    )
 
 
 def _with_plan_file(facts: SurveyFacts) -> SurveyFacts:

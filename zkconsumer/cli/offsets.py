@@ -35,13 +35,12 @@ def offsets() -> None:
     "--format",
     "kind",
     type=click.Choice(["zk", "csv", "json"]),
-    default="zk",
-    show_default=True,
-    help="zk: as ExportZkOffsets; csv: as --reset-offsets --export; json: an object for each line.",
+    help="zk: as ExportZkOffsets; csv: as --reset-offsets --export; json: an object for each line.  [default: zk; json "
+    "for offsets that Kafka stores]",
 )
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]")
 def export(
-    connection: ToolConnection, groups: tuple[str, ...], kind: Literal["zk", "csv", "json"], output: Path | None
+    connection: ToolConnection, groups: tuple[str, ...], kind: Literal["zk", "csv", "json"] | None, output: Path | None
 ) -> None:
     """Write the offsets that ZooKeeper stores to a file; with --bootstrap-server alone those that Kafka stores.
 
@@ -62,13 +61,14 @@ def export(
         with tool_session(config) as session, progress("reading") as advance:
             exported = export_offsets(session, config, groups, advance=advance)
     problems = [*exported.problems]
+    kind = kind or ("zk" if of_brokers is None else "json")  # zk has paths of znodes
     text = format_offsets(exported.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_output(output, text)
     warn(exported.warnings)
-    for problem in problems:
+    for problem in connection.completed(problems):
         click.echo(escaped(f"not exported: {problem}"), err=True)
     end_reading((), found=bool(problems))
 

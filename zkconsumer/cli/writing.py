@@ -254,7 +254,7 @@ def show_end(plan: WritePlan, report: WriteReport, done: Iterable[str], connecti
     """
     for warning in report.warnings:
         click.echo(escaped(f"warning: {warning}"), err=True)
-    restore = connection.complete(shlex.join(["zkconsumer", "offsets", "restore", str(report.snapshot)]))
+    restore = connection.complete(shlex.join(["zkconsumer", "offsets", "restore", str(report.snapshot), "--execute"]))
     is_of_migration = plan.snapshot is not None and plan.snapshot.plan is not None  # `offsets restore` refuses the file
     if report.is_complete:
         end = "written" if is_of_migration else f"written; `{restore}` undoes it"

@@ -11,7 +11,9 @@ from tests.fixtures.scriptedserver import SilentServer, running
 from zkconsumer.cli import groupdescribe, groupsource, migrate, offsets
 from zkconsumer.cli.main import command
 from zkconsumer.errors import GroupMissing, ZkConsumerError, ZooKeeperRefused
-from zkconsumer.operate.groups import zookeepergroups
+from zkconsumer.operate.groups import groupznodes, zookeepergroups
+from zkconsumer.operate.offsets import offsetexport
+from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 
 SHORT = ("--interval", "10ms", "--samples", "2", "--without-verdict")
 OF_ALL = [
@@ -70,6 +72,18 @@ def test_the_same_holds_for_groups_that_are_named(run, words):
 
 
 @pytest.mark.parametrize("words", NAMED, ids=" ".join)
+def test_a_command_in_a_warning_has_the_servers(run, monkeypatch, words):
+    def existing_groups(_session, names):
+        missing = {name: GroupMissing("check its name (`zkconsumer groups list`)") for name in names if name != "g"}
+        return {"g": GroupPaths("g")} if "g" in names else {}, missing
+
+    for module in (groupznodes, offsetexport):
+        monkeypatch.setattr(module, "existing_groups", existing_groups)
+    ended = run(*words, "--group", "g", "--group", "nowhere")
+    assert "cannot be read: check its name (`zkconsumer groups list --zookeeper h:1`)" in ended.stderr
+
+
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
 def test_a_command_fails_if_none_of_the_groups_that_are_named_can_be_read(run, words):
     for named, kind in (("h", ZooKeeperRefused), ("nowhere", GroupMissing)):
         ended = run(*words, "--group", named)
@@ -108,6 +122,15 @@ def test_all_groups_are_verified_with_the_worst_exit_code(run, znodes):
     assert ended.exit_code == 0
 
 
+def test_a_group_without_members_and_lag_fails_only_if_it_is_named(run, znodes):
+    znodes.delete("/consumers/h")
+    znodes.write("/consumers/old/offsets", b"")
+    ended = run(*VERIFY_ALL)
+    assert ended.stdout.splitlines()[1:] == ["old: Rebalance operation successful !"]
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert run("groups", "verify", "--group", "old").exit_code == 3
+
+
 def test_groups_that_silent_brokers_do_not_list_are_not_verified(run):
     ended = run(*VERIFY_ALL, "--bootstrap-server", "127.0.0.1:1")
     assert (ended.exit_code, "groups that brokers coordinate cannot be listed now" in ended.stderr) == (3, True)
@@ -127,6 +150,31 @@ def test_a_topic_that_no_group_consumes_may_be_misspelt(run):
     ended = run("groups", "list", "--topic", "tt")
     assert ended.stdout == ""
     assert "no group subscribes to topic tt, owns it or has committed it; check its name" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "--match", "prd-.*"), "no group matches prd-.*; check --match"),
+        (("status", *SHORT, "--match", "prd-.*"), "no group matches prd-.*; check --match"),
+        (("list", "--match", "prd-.*", "--topic", "t"), "no group that matches prd-.* subscribes to topic t, owns it"),
+    ],
+)
+def test_a_pattern_that_matches_no_group_is_reported(run, znodes, words, message):
+    znodes.refused.clear()
+    ended = run("groups", *words, "--json")
+    assert (ended.exit_code, ended.stdout) == (0, "[]\n")
+    assert ended.stderr.startswith(f"warning: {message}")
+    assert "no group" not in run("groups", *(word.replace("prd-", "") for word in words), "--json").stderr
+
+
+def test_one_group_is_an_object_only_if_it_is_named(run):
+    shapes = [
+        run("groups", "status", *SHORT, "--json", *words).stdout[:2] for words in (("--group", "g"), ("--match", "g"))
+    ]
+    assert shapes == ['{"', "[{"]
+    named = run("groups", "verify", "--json", "--group", "g", "--group", "g2").stdout
+    assert named == '[{"group": "g", "successful": true, "findings": []}]\n'
 
 
 def test_a_group_that_is_deleted_after_it_was_listed_is_no_problem(run, znodes, monkeypatch):

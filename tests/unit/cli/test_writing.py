@@ -162,7 +162,7 @@ def test_what_live_members_keep_is_not_done(tmp_path):
 
 
 def test_the_advice_after_a_write_is_what_works(tmp_path):
-    """`offsets restore` refuses the file of a migration."""
+    """`offsets restore` refuses the file of a migration, and without --execute it writes nothing."""
     of_migration = replace(plan(), snapshot=Snapshot("rollback", "h:1", 1, (), plan="abc"), resume="roll back again")
 
     def advice(of, written=("/a",), unknown=()):
@@ -170,13 +170,14 @@ def test_the_advice_after_a_write_is_what_works(tmp_path):
         ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(of, report, (), HERE)))
         return ended.stderr.splitlines()[-1]
 
-    restore = f"`zkconsumer offsets restore '{tmp_path / 'a b'}' --bootstrap-server b:1` undoes what was written"
+    restore = f"`zkconsumer offsets restore '{tmp_path / 'a b'}' --execute --bootstrap-server b:1` undoes what was"
     assert advice(plan()).startswith(restore)
     assert advice(plan(), written=(), unknown=("/c",)).startswith(restore)
     assert advice(plan(), written=()) == "not written: /b", "there is nothing to undo"
     done = WriteReport(tmp_path / "s", ["/a"])
     ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(plan(), done, (), HERE)))
-    assert ended.stderr == f"written; `zkconsumer offsets restore {tmp_path / 's'} --bootstrap-server b:1` undoes it\n"
+    undo = f"zkconsumer offsets restore {tmp_path / 's'} --execute --bootstrap-server b:1"
+    assert ended.stderr == f"written; `{undo}` undoes it\n"
     assert advice(of_migration) == "what was written stays: roll back again"
 
 

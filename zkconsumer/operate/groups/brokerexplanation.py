@@ -13,13 +13,15 @@ from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.brokergroups import BrokerGroups, ObservedBrokerGroup
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.clusterfindings import (
-    describe_lag,
     describe_replicas,
     explain_brokers,
     explain_surroundings,
+    known_lag,
 )
 from zkconsumer.operate.groups.finding import Finding, describe_topic
+from zkconsumer.operate.groups.lagfindings import NO_MEMBER
 from zkconsumer.operate.groups.observedgroup import missing_topics, undescribed_topics
+from zkconsumer.operate.groups.rules.lagstatus import describe_sum, lacks_members
 
 
 def verify_broker_group(brokers: BrokerGroups, group: str) -> Explained[str]:
@@ -106,7 +108,7 @@ def lost_group(group: str, evidence: str) -> Finding:
     """Brokers do not have a group that was migrated to them."""
     words = ["zkconsumer", "offsets", "reset", "--group", group, "--store", "kafka", "--all-topics", "--to-earliest"]
     return Finding(
-        "no-member",
+        NO_MEMBER,
         group,
         evidence,
         "check --bootstrap-server; if it is right, decide where consumers are to begin, as with --to-earliest",
@@ -120,11 +122,13 @@ def _command(group: ObservedBrokerGroup, *words: str) -> str:
 
 def _state(group: ObservedBrokerGroup, facts: ClusterFacts) -> Iterator[Finding]:
     if not group.live:
+        lag = known_lag(group, facts)
         yield Finding(
-            "no-member",
+            NO_MEMBER,
             group.group,
-            f"the group is {group.described.state}: no consumer is a member; {describe_lag(group, facts)}",
+            f"the group is {group.described.state}: no consumer is a member; {describe_sum(lag)}",
             "start a consumer; if one runs, check its group.id, its bootstrap.servers and its log",
+            is_problem=lacks_members(lag),
         )
     elif group.phase == "rebalancing":
         coordinator = "" if group.coordinator is None else f"; its coordinator is {group.coordinator}"

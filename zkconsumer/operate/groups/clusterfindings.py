@@ -16,7 +16,6 @@ from zkconsumer.operate.groups.clusterfacts import ClusterFacts
 from zkconsumer.operate.groups.finding import Finding, describe_topic
 from zkconsumer.operate.groups.lagfindings import CHECK_COMMITS, NO_COMMIT
 from zkconsumer.operate.groups.observedgroup import ObservedGroup
-from zkconsumer.operate.groups.rules.lagstatus import describe_sum
 from zkconsumer.operate.groups.rules.quotas import quota_title, quotas_that_apply
 from zkconsumer.operate.groups.rules.znodeaccess import locked_out
 from zkconsumer.zookeeper.rules.znodes import BROKER_IDS
@@ -206,10 +205,10 @@ def _leaders(group: ObservedGroup, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("reassignment", str(partition), f"a broker in sync is no replica: {where}", describe)
 
 
-def describe_lag(group: ObservedGroup, facts: ClusterFacts) -> str:
-    """The lag of a group, as far as it is known, in words."""
+def known_lag(group: ObservedGroup, facts: ClusterFacts) -> int | None:
+    """The lag of a group in records, of the partitions where it is known; None if it is known of none."""
     partitions = {*group.partitions, *facts.committed}
-    return describe_sum(sum_known(lag(facts.committed.get(p), facts.log_ends.get(p)) for p in partitions))
+    return sum_known(lag(facts.committed.get(p), facts.log_ends.get(p)) for p in partitions)
 
 
 def describe_replicas(facts: ClusterFacts, partition: TopicPartition) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from zkconsumer.errors import name_some
@@ -12,13 +11,15 @@ from zkconsumer.group.rules.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignm
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.clusterfacts import ClusterFacts
-from zkconsumer.operate.groups.clusterfindings import describe_lag, explain_surroundings
+from zkconsumer.operate.groups.clusterfindings import explain_surroundings, known_lag
 from zkconsumer.operate.groups.coordinatorfindings import explain_coordinator
 from zkconsumer.operate.groups.everygroup import continues_at_brokers
-from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.finding import Finding, utc_time
 from zkconsumer.operate.groups.groupverification import describe_marked, misowned
 from zkconsumer.operate.groups.groupznodes import GroupZnodes
+from zkconsumer.operate.groups.lagfindings import NO_MEMBER
 from zkconsumer.operate.groups.observedgroup import is_migrated
+from zkconsumer.operate.groups.rules.lagstatus import describe_sum, lacks_members
 from zkconsumer.operate.groups.rules.lagstretches import OWNERLESS_S
 from zkconsumer.zookeeper.rules.grouppaths import GroupPaths
 from zkconsumer.zookeeper.rules.znodes import PartitionOwnerNode
@@ -84,12 +85,14 @@ def _registrations(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding
             "end the process of this member, or delete the znode",
         )
     if not znodes.live and znodes.mark is None:
+        lag = known_lag(znodes, facts)
         yield Finding(
-            "no-member",
+            NO_MEMBER,
             znodes.group,
-            f"no consumer is registered; {describe_lag(znodes, facts)}{_newest_commit(znodes)}",
+            f"no consumer is registered; {describe_sum(lag)}{_newest_commit(znodes)}",
             "start a member; if one runs, check its group.id, the chroot of its zookeeper.connect, and its log: a "
             "process that hangs loses its session",
+            is_problem=lacks_members(lag),
         )
 
 
@@ -97,8 +100,7 @@ def _newest_commit(znodes: GroupZnodes) -> str:
     """Since when there is no commit, in words; one look does not know since when there is no member."""
     if znodes.newest_commit_ms is None:
         return ""
-    at = datetime.fromtimestamp(znodes.newest_commit_ms / 1000, UTC)
-    return f"; its newest commit to ZooKeeper was at {at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"; its newest commit to ZooKeeper was at {utc_time(znodes.newest_commit_ms)}"
 
 
 def _assignments(znodes: GroupZnodes) -> dict[str, Assignment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 
@@ -24,6 +25,11 @@ class Finding(NamedTuple):
     to_do: str
     next_command: str = ""
     is_problem: bool = True
+
+
+def utc_time(at_ms: int) -> str:
+    """A time in ms since the epoch, to the second, in words."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def describe_topic(topic: str, bootstrap_servers: str | None) -> str:

@@ -65,6 +65,19 @@ def matching(names: Iterable[str], pattern: str | None) -> list[str]:
     return sorted(name for name in names if pattern is None or re.fullmatch(pattern, name))
 
 
+def none_found(pattern: str | None, topic: str | None = None) -> list[str]:
+    """A sentence on what may be misspelt where no group is found; empty where all groups were asked for.
+
+    Args:
+        pattern: see :func:`matching`.
+        topic: see :func:`list_groups`.
+    """
+    if topic is not None:
+        chosen = "" if pattern is None else f" that matches {pattern}"
+        return [f"no group{chosen} subscribes to topic {topic}, owns it or has committed it; check its name"]
+    return [] if pattern is None else [f"no group matches {pattern}; check --match"]
+
+
 def list_groups(
     source: GroupSource, groups: Sequence[str], *, topic: str | None = None
 ) -> tuple[list[GroupListing], tuple[str, ...], tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
@@ -11,7 +11,9 @@ from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.bothhomes import Explained
 from zkconsumer.operate.groups.groupznodes import GroupZnodes, read_group
-from zkconsumer.operate.groups.observedgroup import is_migrated, undescribed_topics
+from zkconsumer.operate.groups.lagsamples import LagSampler
+from zkconsumer.operate.groups.observedgroup import GroupSource, is_migrated, undescribed_topics
+from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.zookeeper.rules.znodes import MigrationMark, describe_mark
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -44,6 +46,20 @@ def explain_rebalance(znodes: GroupZnodes) -> Explained[str]:
     """The members of a group in ZooKeeper, what is wrong with its ownership, and its mark."""
     marked = None if znodes.mark is None else describe_marked(znodes, znodes.mark)
     return Explained(znodes.live, list(rebalance_findings(znodes)), znodes.mark, marked)
+
+
+def without_work(source: GroupSource, groups: Sequence[str]) -> set[str]:
+    """Those of the groups that have neither members nor lag; ``groups status`` does not count them as problems either.
+
+    A group that was migrated to brokers which do not have it is none of them.
+
+    Raises:
+        ZooKeeperUnavailable: no server answers.
+    """
+    sampler = LagSampler(source, window=2, with_ages=False)
+    sampler.sample(groups, 0.0)
+    lags = {name: sampler.evaluate(name) for name, group in sampler.observed.items() if not group.lost}
+    return {name for name, lag in lags.items() if lag.status is LagStatus.NO_MEMBERS and not lag.is_problem}
 
 
 def rebalance_findings(znodes: GroupZnodes) -> Iterator[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from zkconsumer.errors import name_some
 from zkconsumer.group.rules.groupview import format_partitions
 from zkconsumer.model import TopicPartition
-from zkconsumer.operate.groups.finding import Finding
+from zkconsumer.operate.groups.finding import Finding, utc_time
 from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus
 
 LOOK_AT_PROCESS: Final = (
     "look at the member's process: its log, its CPU time, and where its threads wait (py-spy dump --pid PID, or jstack "
     "PID of a JVM)"
 )
+
+NO_MEMBER: Final = "no-member"
+"""The kind of a finding: the group has no members."""
 
 NO_COMMIT: Final = "no-commit"
 """The kind of a finding: members commit nothing, although there are records."""
@@ -44,8 +48,29 @@ def explain_lag(lag: GroupLag) -> Iterator[Finding]:
         yield Finding(kind, format_partitions(partitions), evidence, CHECK_COMMITS if without_commit else _NEXT[status])
 
 
-def with_lag_findings(findings: Iterable[Finding], lag: GroupLag) -> list[Finding]:
-    """What one look has found, and :func:`explain_lag`, which knows for how long nothing has been committed."""
+def with_lag_findings(
+    findings: Iterable[Finding], lag: GroupLag, left: Iterable[tuple[int, Collection[str]]] = ()
+) -> list[Finding]:
+    """What one look has found, and :func:`explain_lag`, which knows for how long nothing has been committed.
+
+    Args:
+        findings: of one look.
+        lag: what the samples show.
+        left: members that left, and when, in ms since the epoch, oldest first; the last of them are named where there
+            is no member.
+    """
     lasting = list(explain_lag(lag))
     is_known = any(finding.kind == NO_COMMIT for finding in lasting)
-    return [*(finding for finding in findings if not (is_known and finding.kind == NO_COMMIT)), *lasting]
+    last = next((one for one in reversed([*left]) if one[1]), None)
+    named = (
+        one
+        if last is None or one.kind != NO_MEMBER
+        else one._replace(evidence=f"{one.evidence}; {_last_members(*last)}")
+        for one in findings
+    )
+    return [*(finding for finding in named if not (is_known and finding.kind == NO_COMMIT)), *lasting]
+
+
+def _last_members(at_ms: int, members: Collection[str]) -> str:
+    are_several = len(members) > 1
+    return f"the last member{'s' if are_several else ''} {name_some(members)} left before {utc_time(at_ms)}"

@@ -262,7 +262,8 @@ class _Groups:
         explain, name = self._explain, group.observed.group
 
         def document() -> dict[str, Any]:
-            findings = with_lag_findings(explain(name), group.lag)
+            left = ((rebalance.at_ms, rebalance.left) for rebalance in group.rebalances)
+            findings = with_lag_findings(explain(name), group.lag, left)
             return {"group": name, "findings": [finding._asdict() for finding in findings]}
 
         return self._one_at_a_time.answer(document)

@@ -73,6 +73,13 @@ def test_members_and_partitions(group, found, verified):
     assert list(assignment_findings(group)) == verified
 
 
+@pytest.mark.parametrize(("committed", "is_problem"), [({T0: 5}, True), ({T0: 9}, False), ({}, False)])
+def test_a_group_without_members_is_a_problem_if_it_has_lag(committed, is_problem):
+    facts = ClusterFacts(**HEALTHY, committed=committed)
+    (finding,) = explain_broker_group(of_members(state="Empty"), facts)
+    assert (finding.kind, finding.is_problem) == ("no-member", is_problem)
+
+
 def test_topics_that_brokers_do_not_describe_are_not_absent_and_not_verified():
     group = replace(of_members(member("a", T0, T1, topics=("t", "secret"))), undescribed=frozenset({"secret"}))
     assert kinds(group) == []

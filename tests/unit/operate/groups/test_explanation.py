@@ -165,11 +165,17 @@ def test_an_offset_outside_the_log(offset, where):
 
 @pytest.mark.parametrize(
     ("committed", "log_ends", "lag"),
-    [({P0: 4}, {P0: 9}, "known lag 5"), ({P0: 4}, {}, "lag unknown"), ({}, {P0: 9}, "lag unknown")],
+    [
+        ({P0: 4}, {P0: 9}, "known lag 5"),
+        ({P0: 9}, {P0: 9}, "known lag 0"),
+        ({P0: 4}, {}, "lag unknown"),
+        ({}, {P0: 9}, "lag unknown"),
+    ],
 )
-def test_a_group_without_members_shows_its_lag(committed, log_ends, lag):
+def test_a_group_without_members_shows_its_lag_and_is_a_problem_if_it_has_any(committed, log_ends, lag):
     (finding,) = explain_group(group_znodes(topics={"t": 1}), facts(committed=committed, log_ends=log_ends))
     assert (finding.kind, finding.evidence) == ("no-member", f"no consumer is registered; {lag}")
+    assert finding.is_problem == (lag == "known lag 5")
 
 
 def test_a_group_without_members_shows_when_it_last_committed():

@@ -64,6 +64,16 @@ def test_that_members_commit_nothing_is_a_finding():
     assert "enable.auto.commit" in finding.to_do
 
 
+def test_a_group_without_members_names_those_that_left_last():
+    """A process that hangs has lost its session, and its member: which one it was is in the history alone."""
+    one_look = [Finding("no-member", "g", "no consumer is registered", "start a member", is_problem=True)]
+    lag = evaluate_group({}, 2, members=0)
+    left = [(1_000, ("g_a",)), (61_000, ("g_b", "g_c")), (90_000, ())]
+    (finding,) = with_lag_findings(one_look, lag, left)
+    assert finding.evidence == "no consumer is registered; the last members g_b, g_c left before 1970-01-01T00:01:01Z"
+    assert with_lag_findings(one_look, lag, left[2:]) == one_look
+
+
 def test_that_members_commit_nothing_is_found_once():
     samples = [LagSample(at, None, 1, 0, end, "g_c-0", True) for at, end in ((0.0, 5), (70.0, 9))]
     lag = evaluate_group({TopicPartition("t", 0): followed(samples)}, 2, members=1)

@@ -53,9 +53,33 @@ def test_the_record_at_the_offset_counts_and_is_fetched_once(stub, times):
     assert times.look_up({(P[1], 2)}) == {(P[1], 2): 2001}, "an offset that moved is fetched again"
 
 
-def test_a_partition_is_named_once_in_a_request(times):
-    both = {(P[1], 0): None, (P[1], 4): None}
-    assert [len(times.look_up(both)) for _ in range(2)] == [1, 2]
+def test_offsets_of_one_partition_are_fetched_in_further_requests(stub, times):
+    wanted = [(P[1], 0), (P[1], 4), (P[2], 0)]
+    assert len(times.look_up(wanted)) == 3
+    assert asked_for(stub) == [2, 1]
+
+
+def test_requests_of_one_look_are_bounded(stub, times):
+    """Groups that are stuck at many offsets of one partition would fetch its records without end."""
+    log = stub.log(P[1])
+    log.batches, log.end = {0: build([Record(b"v", None, 7, ())] * 100)}, 100
+    wanted = [(P[1], offset) for offset in range(20)]
+    assert [len(times.look_up(wanted)) for _ in range(3)] == [8, 16, 20]
+
+
+def test_an_offset_that_moves_does_not_stand_in_the_way_of_one_that_is_stuck(stub, times):
+    """Each of the groups before it consumes and has another offset in each sample."""
+    log = stub.log(P[1])
+    log.batches, log.end = {0: build([Record(b"v", None, 7, ())] * 100)}, 100
+    stuck = (P[1], 99)
+    found = [times.look_up([*((P[1], offset) for offset in range(s, s + 10)), stuck]) for s in (0, 10)]
+    assert [stuck in one for one in found] == [False, True]
+
+
+def test_a_leader_without_an_answer_is_asked_once_in_a_look(stub, times):
+    stub.fetch_errors[P[1]] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert times.look_up([(P[1], 0), (P[1], 4)]) == {}
+    assert asked_for(stub) == [1]
 
 
 def test_a_bounded_number_is_fetched_at_a_time(stub, times):

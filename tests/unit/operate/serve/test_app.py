@@ -14,6 +14,7 @@ from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 from zkconsumer.operate.serve.app import Sampled, web_app
+from zkconsumer.operate.serve.groupsnapshots import Rebalance
 
 CLOCK_AT = 101.0
 
@@ -69,6 +70,21 @@ def test_findings_are_asked_for_one_at_a_time(one_group):
     looked, sampled = first.json()["findings"]
     assert looked["kind"] == "no-owner"
     assert (sampled["kind"], sampled["subject"]) == ("stall", "t 0"), "one look does not show it"
+
+
+def test_findings_of_a_group_without_members_name_those_that_left_last(one_group):
+    """By the history of `serve`: one look does not know them."""
+    group = replace(one_group.groups["g"], rebalances=(Rebalance(61_000, 1, (), ("g_a",)),))
+    newest = replace(one_group, groups={"g": group})
+    no_member = [Finding("no-member", "g", "none is registered", "start one")]
+    app = web_app(lambda: newest, lambda: CLOCK_AT, "c", {"localhost"}, explain=lambda _: no_member)
+
+    async def request():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost:8087") as client:
+            return await client.get("/api/groups/g/findings")
+
+    finding = asyncio.run(request()).json()["findings"][0]
+    assert finding["evidence"] == "none is registered; the last member g_a left before 1970-01-01T00:01:01Z"
 
 
 EVERY_PATH = (

@@ -137,7 +137,9 @@ class GroupLag:
     @property
     def is_problem(self) -> bool:
         """True from WARN up, for a group without members that has lag, and where members' topics do not exist."""
-        return self.status.is_problem or bool(self.absent) or (self.status is LagStatus.NO_MEMBERS and bool(self.lag))
+        if self.status is LagStatus.NO_MEMBERS:
+            return lacks_members(self.lag)
+        return self.status.is_problem or bool(self.absent)
 
     @property
     def owned(self) -> int:
@@ -259,6 +261,11 @@ def _without_commit(lag: PartitionLag) -> Stretch | None:
 def describe_sum(lag: int | None) -> str:
     """The lag of a group, as :func:`~zkconsumer.offsets.rules.lag.sum_known` adds it, in words."""
     return "lag unknown" if lag is None else f"known lag {lag}"
+
+
+def lacks_members(lag: int | None) -> bool:
+    """True if it is a problem that a group with this lag has no members: records wait, as far as the lag is known."""
+    return bool(lag)
 
 
 def worst_first(severity: int, lag: int | None) -> tuple[int, int]:
