@@ -13,6 +13,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.operate.migrate.rules.migrationend import End
 from zkconsumer.operate.migrate.rules.migrationplan import MigrationPlan
 from zkconsumer.operate.migrate.rules.mirrorplan import Mirrored
+from zkconsumer.operate.migrate.rules.surveyverdict import storage_of
 from zkconsumer.operate.offsets.rules.writestate import WriteState
 from zkconsumer.wire.rules.describedgroup import KafkaGroup
 from zkconsumer.zookeeper.rules.znodes import MigrationMark
@@ -121,9 +122,9 @@ class FleetFacts:
 
     @property
     def needs_no_plan(self) -> bool:
-        """True if ZooKeeper has no offset of the group, and Kafka has it: there is nothing to write."""
-        at_brokers = bool(self.in_kafka) or (self.kafka is not None and self.kafka.has_members)
-        return at_brokers and all(offset is None for offset in self.in_zookeeper.values())
+        """True if its offsets are all in Kafka, or its first ones will be: there is nothing to write."""
+        storage = storage_of(self.in_zookeeper.values(), self.in_kafka.values())
+        return storage == "kafka" or (storage == "none" and self.kafka is not None and self.kafka.has_members)
 
 
 class Judged(NamedTuple):

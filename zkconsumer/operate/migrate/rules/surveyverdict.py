@@ -72,6 +72,18 @@ class SurveyFinding:
     command: str = ""
 
 
+def storage_of(in_zookeeper: Iterable[int | None], in_kafka: Iterable[int | None]) -> Storage:
+    """Which stores hold these offsets of a group; None stands for no offset.
+
+    >>> storage_of([None, 5], [None]), storage_of([None], [7])
+    ('zookeeper', 'kafka')
+    """
+    zookeeper, kafka = (any(offset is not None for offset in store) for store in (in_zookeeper, in_kafka))
+    if zookeeper and kafka:
+        return "both"
+    return "zookeeper" if zookeeper else "kafka" if kafka else "none"
+
+
 @dataclass(frozen=True, slots=True)
 class SurveyedMember:
     """A member: its id, ``jvm``, ``zkconsumer`` or ``unknown``, the kind of its subscription, a filter's regex."""
@@ -148,11 +160,10 @@ class SurveyFacts:
     @property
     def storage(self) -> Storage:
         """Which stores hold offsets of the group."""
-        zookeeper = any(usable_offset(partition.in_zookeeper.offset) is not None for partition in self.partitions)
-        kafka = any(partition.in_kafka.position is not None for partition in self.partitions)
-        if zookeeper and kafka:
-            return "both"
-        return "zookeeper" if zookeeper else "kafka" if kafka else "none"
+        return storage_of(
+            (usable_offset(partition.in_zookeeper.offset) for partition in self.partitions),
+            (partition.in_kafka.position for partition in self.partitions),
+        )
 
     @property
     def missing(self) -> list[TopicPartition]:
