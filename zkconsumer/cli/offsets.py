@@ -115,7 +115,9 @@ def import_(writing: Writing, file: Path, groups: tuple[str, ...], skip_missing:
 @click.argument("snapshot_file", metavar="SNAPSHOT", type=_FILE)
 @writing_options
 @click.option("--complete", is_flag=True, help="Write what the command did not write, instead of undoing it.")
-@click.option("--overwrite", is_flag=True, help="Also what other clients wrote since; delete offsets of migrated groups.")
+@click.option(
+    "--overwrite", is_flag=True, help="Also what other clients wrote since; delete offsets of migrated groups."
+)
 @click.option("--clamp", is_flag=True, help="Of an offset that its log no longer has, write the nearest one it has.")
 def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool, clamp: bool) -> None:
     """Undo what a command wrote, or complete it, from the snapshot that it made."""

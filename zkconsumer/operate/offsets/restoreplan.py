@@ -19,6 +19,7 @@ from zkconsumer.operate.offsets.judgedoffsets import judge_stored, known_identit
 from zkconsumer.operate.offsets.offsetnodes import OffsetNodes, stored_offset
 from zkconsumer.operate.offsets.rules.offsetguards import nearest_in_log, outside_logs
 from zkconsumer.operate.offsets.rules.offsetmoves import LogRange, OffsetRow
+from zkconsumer.operate.offsets.rules.restoredrecords import TO_BE_CREATED, below_parent
 from zkconsumer.operate.offsets.snapshot import (
     GroupChange,
     KafkaChange,
@@ -150,6 +151,7 @@ def _check_place(plans: Sequence[GroupPlan], snapshot: Snapshot, session: ZkSess
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     nodes = session.get_many(node.path for node in change.nodes)
     logs = _logs(session, cluster, change, how, guards)
+    change = _with_present_parent(change, nodes)
     unwritten = [node for node in change.nodes if not how.complete and node.is_former(nodes[node.path])]
     kept = {node.path for node in unwritten}
     if not how.complete and (used := _used_parents(session, change)):
@@ -186,6 +188,31 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         tuple(guards.warnings),
         still_refused=still_refused,
     )
+
+
+def _with_present_parent(change: GroupChange, present: Mapping[str, Znode | None]) -> GroupChange:
+    """The change with records of topics as they are below the parent that exists, or that is created with them."""
+    paths = GroupPaths(change.group)
+    parent = next((node for node in change.nodes if node.path == paths.topics), None)
+    if parent is None:
+        return change
+    former = TO_BE_CREATED if parent.before is None else parent.before.mzxid  # nothing sets it, so it was created there
+    now = present[paths.topics]
+    czxid = TO_BE_CREATED if now is None else now.czxid
+
+    def moved(path: str, state: NodeState | None) -> NodeState | None:
+        return None if state is None else state._replace(data=below_parent(path, state.data, former, czxid))
+
+    def is_record(path: str) -> bool:
+        return path.startswith(f"{paths.topics}/")
+
+    nodes = (
+        NodeChange(path, moved(path, before), moved(path, after))
+        if is_record(path)
+        else NodeChange(path, before, after)
+        for path, before, after in change.nodes
+    )
+    return replace(change, nodes=tuple(nodes))
 
 
 def _keep_way_back(session: ZkSession, change: GroupChange, changes: Iterable[NodeChange], guards: Guards) -> None:

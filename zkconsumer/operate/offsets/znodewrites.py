@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.operate.offsets.patience import until_reconnected
+from zkconsumer.operate.offsets.rules.restoredrecords import TO_BE_CREATED, below_parent
 from zkconsumer.operate.offsets.snapshot import NodeChange, NodeState
 from zkconsumer.operate.offsets.writereport import UnderHold
 from zkconsumer.zookeeper.fencedtransaction import Operation, in_transactions
@@ -43,7 +44,9 @@ class ZnodeWrites:
         self._under.hold.keep(made)
         self._report.written += sorted(made)
         todo = [change for change in changes if change.path not in made]
-        parts = list(in_transactions(todo))
+        above = _parents_of_records(self._under.group)
+        parents = [change for change in todo if change.path in above and change.kind != "delete"]
+        parts = [*in_transactions(parents), *in_transactions(todo[len(parents) :])]
         for number, part in enumerate(parts):
             if not self._write_part(part):
                 self._report.not_written += [change.path for late in parts[number + 1 :] for change in late]
@@ -52,6 +55,12 @@ class ZnodeWrites:
     def _write_part(self, part: Sequence[Operation]) -> bool:
         paths = [change.path for change in part]
         if self._under.is_too_late(paths):
+            return False
+        try:
+            part = self._below_parent(part)
+        except ZkConsumerError as error:
+            self._report.faults.append(f"{error}; check ZooKeeper, then {self._under.plan.resume}")
+            self._report.not_written += paths
             return False
         try:
             conflict = self._session.commit_changes(self._under.hold.fence, part)
@@ -66,6 +75,25 @@ class ZnodeWrites:
         self._report.written += paths
         self._under.show_progress()
         return True
+
+    def _below_parent(self, part: Sequence[Operation]) -> Sequence[Operation]:
+        """The changes, with records of topics that name the parent which was created before them."""
+        topics = GroupPaths(self._under.group).topics
+        records = {change.path for change in part if change.path.startswith(f"{topics}/") and change.kind == "create"}
+        if not records:
+            return part
+        parent = until_reconnected().ask(lambda: self._session.get(topics))
+        if parent is None:  # another client has deleted it, which the transaction reports
+            return part
+        named = []
+        for change in part:
+            if change.path in records:
+                data = below_parent(change.path, change.data, TO_BE_CREATED, parent.czxid)
+                self._wanted[change.path] = NodeState(data)
+                named.append(change._replace(data=data))
+            else:
+                named.append(change)
+        return named
 
     def _look_again(self, part: Sequence[Operation]) -> None:
         """Read what became of a transaction without an answer: its first change shows it, since it is all or none.
@@ -160,18 +188,29 @@ class ZnodeWrites:
 def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Operation], list[Operation]]:
     """Changes that are possible while the group is held, and deletions of parents of the hold.
 
-    Parents are created before what is below them, and deleted after it. ``ids`` goes first of all: it cannot be
-    deleted if a member has registered, and then nothing is.
+    Parents are created before what is below them, and deleted after it. Records of topics come before the offsets:
+    one that is newer than an offset may make it one of an earlier topic. ``ids`` is deleted first of all: it cannot be
+    if a member has registered, and then nothing is.
     """
-    writes = sorted((node for node in nodes if node.after is not None), key=lambda node: node.path)
-    deletions = sorted((node for node in nodes if node.after is None), key=_depth, reverse=True)
     paths = GroupPaths(group)
+
+    def place(node: NodeChange) -> tuple[bool, bool, str]:
+        is_parent = node.path in _parents_of_records(group)
+        return not is_parent, not node.path.startswith(f"{paths.topics}/"), node.path
+
+    writes = sorted((node for node in nodes if node.after is not None), key=place)
+    deletions = sorted((node for node in nodes if node.after is None), key=_depth, reverse=True)
     parents = (paths.root, paths.ours, paths.owners)
     closing = [n for n in deletions if n.path in parents or n.path.startswith(f"{paths.owners}/")]
     later = {node.path for node in closing}
     now = [node for node in deletions if node.path not in later]
     now.sort(key=lambda node: node.path != paths.ids)
     return [_as_change(node) for node in (*writes, *now)], [_as_change(node) for node in closing]
+
+
+def _parents_of_records(group: str) -> tuple[str, ...]:
+    paths = GroupPaths(group)
+    return paths.root, paths.ours, paths.topics
 
 
 def _depth(node: NodeChange) -> tuple[int, str]:

@@ -9,13 +9,14 @@ from tests.fixtures.migrationsinmemory import OFFSETS
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.offsets.rules.storedoffsets import StoredOffset, topic_id_of
-from zkconsumer.offsets.rules.topicorigins import TopicRecord
+from zkconsumer.offsets.rules.topicorigins import TopicRecord, WrittenFor
 from zkconsumer.operate.groups.groupremoval import plan_delete, plan_rename
 from zkconsumer.operate.migrate.migrationmark import write_mark
 from zkconsumer.operate.offsets import restoreplan
-from zkconsumer.operate.offsets.judgedoffsets import topic_identities
+from zkconsumer.operate.offsets.judgedoffsets import judge_stored, topic_identities
 from zkconsumer.operate.offsets.offsetfiles import parse_offsets
 from zkconsumer.operate.offsets.offsetimport import plan_copy, plan_import
+from zkconsumer.operate.offsets.offsetnodes import offset_nodes
 from zkconsumer.operate.offsets.offsetwrites import execute
 from zkconsumer.operate.offsets.resetplan import plan_reset
 from zkconsumer.operate.offsets.restoreplan import plan_restore
@@ -420,6 +421,63 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_was_created_since(s
     assert servers.stored() == deleted.identities == {}
     write(plan_restore(session, servers.brokers, deleted))
     assert servers.stored() == OFFSETS
+
+
+DESCRIPTION = b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}'
+
+
+def judged_now(servers, session, identity=None):
+    """Which topic the offsets of the group were written for, as far as members find out."""
+    identity = identity or topic_identities(session, servers.brokers, ["t"])["t"]
+    return {
+        one.written_for
+        for one in judge_stored(session, "g", {"t": identity}, offset_nodes(session, "g").stored()).values()
+    }
+
+
+def delete_and_restore(servers, session, write):
+    """The group is deleted and restored; returns both snapshots."""
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None, store="zookeeper"))
+    return deleted, write(plan_restore(session, servers.brokers, deleted))
+
+
+def test_a_restored_group_recognises_a_topic_that_is_created_again(servers, session, write):
+    """1. A group is deleted and restored; 2. its topic is created again; 3. members start."""
+    servers.member_consumes(topic_identities(session, servers.brokers, ["t"])["t"])
+    delete_and_restore(servers, session, write)
+    assert judged_now(servers, session) == {WrittenFor.UNKNOWN}
+    session._client.delete("/brokers/topics/t")
+    servers.write("/brokers/topics/t", DESCRIPTION)
+    assert judged_now(servers, session) == {WrittenFor.EARLIER}
+
+
+def test_restored_offsets_of_a_topic_that_was_created_again_are_of_the_present_one(servers, session, write):
+    """Where brokers describe topics, the offsets count that are newer than the record."""
+    old, new = TopicIdentity("old", None), TopicIdentity("new", None)
+    for identity in (old, new):
+        servers.member_consumes(identity)
+    servers.store(OFFSETS)
+    delete_and_restore(servers, session, write)
+    assert judged_now(servers, session, new) == {WrittenFor.PRESENT}
+
+
+def test_records_that_were_restored_are_deleted_and_restored_again(servers, session, write):
+    """They name another parent than in the snapshots."""
+    servers.member_consumes(topic_identities(session, servers.brokers, ["t"])["t"])
+    deleted, created = delete_and_restore(servers, session, write)
+    record = "/consumers/g/zkconsumer/topics/t"
+    for snapshot in (deleted, created):
+        assert plan_restore(session, servers.brokers, snapshot, complete=snapshot is created).is_empty
+    for delete in ({"snapshot": created}, {"snapshot": deleted, "complete": True}):
+        write(plan_restore(session, servers.brokers, **delete))
+        assert record not in servers.server.nodes
+        write(plan_restore(session, servers.brokers, deleted))
+        assert not judged_now(servers, session) & {WrittenFor.EARLIER, WrittenFor.BEFORE}
+    session._client.delete(record)  # as if it had been killed before the record
+    write(plan_restore(session, servers.brokers, deleted))
+    session._client.delete("/brokers/topics/t")
+    servers.write("/brokers/topics/t", DESCRIPTION)
+    assert judged_now(servers, session) == {WrittenFor.EARLIER}
 
 
 def test_a_topic_that_is_created_between_a_deletion_and_its_restore_is_noticed(servers, session, write):
