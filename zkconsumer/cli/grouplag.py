@@ -185,7 +185,8 @@ def status(
         from zkconsumer.cli.grouptables import client_names, status_table
 
         clients = {group: client_names(observed[group].describe_members()) for group in lags}
-        echo_lines(status_table(lags, clients, only_problems=only_problems))
+        clock_ms = 1000 * (time.time() - time.monotonic())
+        echo_lines(status_table(lags, clients, clock_ms=clock_ms, only_problems=only_problems))
         if only_problems:
             click.echo(f"{len(lags)} of {len(judged)} groups are problems", err=True)
     problems = (*sampler.problems, *sampler.missing_topics, *(() if every else none_found(pattern)))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.cli.terminaltext import printable, utc_time
+from zkconsumer.cli.terminaltext import printable
 from zkconsumer.group.rules.groupview import format_partitions
+from zkconsumer.operate.groups.finding import utc_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -193,11 +194,16 @@ def status_table(
     groups: Mapping[str, GroupLag],
     clients: Mapping[str, Mapping[str, str]] = _NO_CLIENTS,
     *,
+    clock_ms: float,
     only_problems: bool = False,
 ) -> Iterator[str]:
-    """A line for each group, then one for each of its partitions; ``clients`` has :func:`client_names` by group.
+    """A line for each group, then one for each of its partitions.
 
-    With ``only_problems`` partitions that are OK have none.
+    Args:
+        groups: by name.
+        clients: :func:`client_names` by group.
+        clock_ms: the time 0 of the clock of the samples, in ms since the epoch.
+        only_problems: without lines of partitions that are OK.
     """
     heading = (
         "GROUP",
@@ -222,12 +228,20 @@ def status_table(
                 printable(partition.topic),
                 str(partition.partition),
                 *_lag_cells(partition_lag, clients.get(group, {})),
-                partition_lag.reason,
+                f"{partition_lag.reason}{_first_seen(partition_lag, clock_ms)}",
             )
             for partition, partition_lag in lag.partitions.items()
             if not only_problems or partition_lag.status.severity > 0
         ]
     yield from columns(heading, rows)
+
+
+def _first_seen(partition_lag: PartitionLag, clock_ms: float) -> str:
+    """When a partition was first seen without an owner, or without progress, in words; empty of others."""
+    lasted = {"STOP": partition_lag.ownerless_s, "STALL": partition_lag.unmoved_s}.get(partition_lag.status.value)
+    if lasted is None:
+        return ""
+    return f"; first seen so at {utc_time(round(clock_ms + 1000 * (partition_lag.newest.at - lasted)))}"
 
 
 def _lag_cells(partition_lag: PartitionLag, clients: Mapping[str, str]) -> tuple[str, ...]:

@@ -30,8 +30,9 @@ from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_comm
 from zkconsumer.cli.migrateunmark import unmark_command
 from zkconsumer.cli.migrationoptions import may_be_written
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.terminaltext import printable, step_lines, utc_time
+from zkconsumer.cli.terminaltext import printable, step_lines
 from zkconsumer.errors import name_some
+from zkconsumer.operate.groups.finding import utc_time
 
 if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 _LONGEST: Final = 1024
@@ -41,15 +40,3 @@ def step_lines(to_do: str, command: str = "", *, indent: str = "") -> Iterator[s
         yield f"{indent}to do: {printable(to_do)}"
     if command:
         yield f"{indent}next: {escaped(command)}"
-
-
-def utc_time(ms: int) -> str:
-    """A time in ms since the epoch, in UTC; as a number, if it lies outside the years that dates have.
-
-    >>> utc_time(0), utc_time(10**18)
-    ('1970-01-01T00:00:00Z', '1000000000000000000')
-    """
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return str(ms)

@@ -106,13 +106,22 @@ def test_what_is_watched_counts_partitions_with_a_live_owner():
     assert [str(cell) for cell in owned.cells] == ["1/3"]
 
 
+def test_a_partition_that_is_stuck_has_the_time_at_which_that_was_first_seen():
+    stuck = followed(LagSample(at, 5, 1, 0, 8, "g_a-0", True) for at in (10.0, 80.0))
+    stopped = followed(LagSample(at, 5, 1, 0, 8, None, False) for at in (10.0, 80.0))
+    outside = followed(LagSample(at, 5, 1, 6, 8, None, False) for at in (10.0, 80.0))
+    partitions = {TopicPartition("t", n): samples for n, samples in enumerate((stuck, stopped, outside))}
+    rows = list(status_table({"g": evaluate_group(partitions, 2, members=1)}, clock_ms=60_000))[2:]
+    assert [row.partition("; first seen so at ")[2] for row in rows] == [*["1970-01-01T00:01:10Z"] * 2, ""]
+
+
 def test_the_owner_of_a_group_whose_member_ids_are_opaque_has_its_client():
     """With KIP-848 a member id is a random number; before, it begins with the client id."""
     opaque = DescribedGroupMember("x4Fq", None, None, None, None, client_id="app", host="/10.0.0.1")
     named = DescribedGroupMember("app-7f", None, None, None, None, client_id="app", host="/10.0.0.1")
     assert client_names([opaque, named]) == {"x4Fq": "app /10.0.0.1"}
     lag = evaluate_group({TopicPartition("t", 0): followed([LagSample(0.0, 5, 1, 0, 5, "x4Fq", True)])}, 2, members=1)
-    _, _, row = status_table({"g": lag}, {"g": client_names([opaque])})
+    _, _, row = status_table({"g": lag}, {"g": client_names([opaque])}, clock_ms=0)
     assert "app /10.0.0.1 (x4Fq)" in row
     table = live_table({"g": GroupMoment(frozenset(), {}, lag)}, {}, one_group=True, clients={"g": {"x4Fq": "app"}})
     (owner,) = (column for column in table.columns if column.header == "OWNER")

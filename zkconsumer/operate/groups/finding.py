@@ -27,9 +27,16 @@ class Finding(NamedTuple):
     is_problem: bool = True
 
 
-def utc_time(at_ms: int) -> str:
-    """A time in ms since the epoch, to the second, in words."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def utc_time(ms: int) -> str:
+    """A time in ms since the epoch, in UTC; as a number, if it lies outside the years that dates have.
+
+    >>> utc_time(0), utc_time(10**18)
+    ('1970-01-01T00:00:00Z', '1000000000000000000')
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
 
 
 def describe_topic(topic: str, bootstrap_servers: str | None) -> str:
