@@ -251,6 +251,18 @@ def test_unknown_samples_do_not_fill_a_window():
     assert (evaluated.status, evaluated.complete) == (LagStatus.UNKNOWN, False)
 
 
+def test_samples_that_could_not_be_read_do_not_delay_a_verdict():
+    """It was UNKNOWN: a broker was silent for 38 s of 66 s, and 21 of 34 samples had a lag."""
+    ends = [5 if number < 10 or number > 22 else None for number in range(34)]
+    series = followed(
+        sample._replace(is_unread=sample.log_end is None)
+        for sample in samples([1] * 34, ends, mzxids=[3] * 34, every=2.0)
+    )
+    evaluated = evaluate_partition(series, 34)
+    assert (evaluated.status, evaluated.complete) == (LagStatus.STALL, False)
+    assert evaluate_partition(followed(series[12:]), 34).status is LagStatus.UNKNOWN, "it began with the silence"
+
+
 def test_a_group_is_as_bad_as_its_worst_partition():
     partitions = {
         TopicPartition("t", 0): samples([9] * 4, 9),
