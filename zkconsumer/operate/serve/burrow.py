@@ -2,9 +2,9 @@
 
 The evaluation is ours (:mod:`zkconsumer.operate.groups.rules.lagstatus`), since Burrow's rules do not fit groups that
 do not write an unchanged offset again. Burrow has no status RANGE, which becomes ERR. It has no unknown lag, either:
-partitions whose lag is unknown are absent, and lower ``complete``. A group that cannot be judged since a part of its lag
-cannot be read keeps its status. Burrow judges commits alone: what has none, and a topic that does not exist, make no
-group worse. Timestamps are those of samples, in ms.
+partitions whose lag is unknown are absent, and lower ``complete``. A group that cannot be judged since a part of its
+lag cannot be read keeps its status. Burrow judges commits alone: what has none, and a topic that does not exist, make
+no group worse. Timestamps are those of samples, in ms.
 """
 
 from __future__ import annotations
