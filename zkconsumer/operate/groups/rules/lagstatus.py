@@ -399,8 +399,8 @@ def _has_fallen_back(unfallen: Stretch, unwritten: Stretch) -> bool:
     """True if lag that never fell has grown by what the offset advances from one sample to the next, or more.
 
     A member that commits every 5 s has the same lag in samples every 10 s, and keeps up; as its commits and the samples
-    drift against each other, that lag grows, but never by so much. The last sample that has a new offset counts: what
-    is written afterwards does not show that a member is slow, since it may hang, which needs a verdict of its own.
+    drift against each other, that lag grows, but never by so much. The lag at the last sample with a new offset counts:
+    growth after it does not show that a member is slow. The member may hang, which is STALL after a full window.
     """
     grown = unwritten.first_lag - unfallen.first_lag
     advanced, steps = unwritten.committed - unfallen.committed, unfallen.samples - unwritten.samples
