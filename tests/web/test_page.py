@@ -183,6 +183,11 @@ def test_states_are_counted_and_choose_groups(browser, serve, fleet, group, lagg
 
 
 WIDER = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+CUT = """
+const ofStatus = [...document.querySelectorAll('#groups tr.stale td:nth-child(2)')];
+return [...ofStatus, document.querySelector('#groups').parentElement].map(
+    (one) => [one.scrollWidth, one.clientWidth]).filter(([needed, has]) => needed > has)
+"""
 LINES = """
 return [...document.querySelectorAll('#groups td a')].map(
     (link) => new Set([...link.getClientRects()].map((one) => one.y)).size)
@@ -333,6 +338,7 @@ def test_values_of_a_group_that_cannot_be_read_are_marked_as_old(browser, start_
             server.pause()
             eventually(lambda: "UNKNOWN, was NO MEMBERS; values of 20" in rows(browser, "#groups")[0][1])
             assert browser.find_elements("css selector", "#groups tr.stale")
+            assert browser.execute_script(CUT) == [], "the whole status is shown, and the table does not scroll"
             reasons = browser.find_element("id", "problems")
             eventually(lambda: "groups in ZooKeeper cannot be listed now" in reasons.text)
             assert reasons.location["y"] < browser.find_element("id", "groups").location["y"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from contextlib import closing
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.cluster.brokerznodes import BrokerZnodes
@@ -12,6 +13,7 @@ from zkconsumer.cluster.rules.clustercatalog import ClusterCatalog, ClusterSnaps
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.group.zookeeper.groupreader import GroupReader
+from zkconsumer.wire.rules.outage import Outage
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
@@ -58,7 +60,12 @@ def read_cluster(config: ConsumerConfig, topics: Collection[str]) -> ClusterSnap
 
 
 def open_group_reader(
-    session: ZkSession, config: ConsumerConfig, *, without_brokers: bool = False, catalog: PatientCatalog | None = None
+    session: ZkSession,
+    config: ConsumerConfig,
+    *,
+    without_brokers: bool = False,
+    catalog: PatientCatalog | None = None,
+    silence: Outage | None = None,
 ) -> GroupReader:
     """The group_reader for a client that is not a member.
 
@@ -70,6 +77,8 @@ def open_group_reader(
         config: where the cluster is, and how brokers are reached.
         without_brokers: if no broker answers, log it and read what ZooKeeper has: nothing, for brokers without it.
         catalog: asks the brokers of ``bootstrap.servers``; None for a connection of each question's own.
+        silence: decides whether it is logged that no broker answers; None for always. A caller that opens a reader
+            again and again gives the same one.
     """
     if config.bootstrap_servers is None:
         return GroupReader(session, config.security_protocol)
@@ -78,12 +87,12 @@ def open_group_reader(
     read = RememberedCatalog((catalog or BrokerCatalog(config)).read).read
     if without_brokers:
         znodes = BrokerZnodes(session, config.security_protocol, may_lack_topics=True)
-        read_cluster = _with_fallback(read, znodes)
+        read_cluster = _with_fallback(read, znodes, silence or Outage())
         return GroupReader(session, config.security_protocol, read_cluster=read_cluster)
     return GroupReader(session, config.security_protocol, read_cluster=read)
 
 
-def _with_fallback(read: ReadCluster, znodes: ClusterCatalog) -> ReadCluster:
+def _with_fallback(read: ReadCluster, znodes: ClusterCatalog, silence: Outage) -> ReadCluster:
     """As ``read``; once no broker answers, ``znodes``: each attempt may take the timeouts of all brokers."""
     has_failed = False
 
@@ -91,13 +100,18 @@ def _with_fallback(read: ReadCluster, znodes: ClusterCatalog) -> ReadCluster:
         nonlocal has_failed
         if not has_failed:
             try:
-                return read(topics)
+                catalog = read(topics)
             except BrokerUnavailable as error:
                 has_failed = True
-                _log.warning(
+                is_news = silence.is_news(str(error), monotonic())
+                _log.log(
+                    logging.WARNING if is_news else logging.DEBUG,
                     "no broker answers, so topics and partitions are read from ZooKeeper, where Kafka 4 has none: %s",
                     error,
                 )
+            else:
+                silence.end(monotonic())
+                return catalog
         return znodes
 
     return read_cluster

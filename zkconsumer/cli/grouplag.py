@@ -155,7 +155,8 @@ def status(
     are records, and MIGRATED if it was migrated and has no members in ZooKeeper, unless brokers are named, where it
     continues under its name. If auto.commit.interval.ms is longer than its default of 60 s, the window has to be
     longer, too. The exit code is 3 from WARN up, for a group without members that has lag, for one whose members
-    subscribe to a topic that does not exist, and if groups, offsets or log ends could not be read.
+    subscribe to a topic that does not exist, and if groups, offsets or log ends could not be read: at the last sample,
+    or at so many that lag cannot be judged.
     """
     from zkconsumer.operate.groups.groupdocuments import lag_document
     from zkconsumer.operate.groups.grouplist import matching, none_found
@@ -176,7 +177,7 @@ def status(
         judged = [(group, moment.lag) for group, moment in sampler.moments().items()]
         judged.sort(key=lambda item: worst_first(item[1].severity, item[1].lag))
         lags = {group: lag for group, lag in judged if lag.is_problem or not only_problems}
-        unread = sampler.missing(names)
+        unread = (*sampler.missing(names), *sampler.unjudged())
         observed = sampler.observed
     if as_json:
         documents = [lag_document(group, lag) for group, lag in lags.items()]

@@ -1,5 +1,7 @@
 """The watch of lag, while its ZooKeeper session ends, and while groups cannot be read."""
 
+import json
+import time
 from contextlib import closing, nullcontext
 from types import SimpleNamespace
 
@@ -12,9 +14,12 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.cli import grouplag, groupsource
 from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.group.rules.subscription import Subscription
+from zkconsumer.model import TopicPartition
 from zkconsumer.operate.groups.lagsamples import LagSampler
 from zkconsumer.operate.groups.observedgroup import GroupsLook
 from zkconsumer.operate.groups.rules import lagstatus, lagstretches
+from zkconsumer.operate.groups.rules.lagstretches import LagSample
 
 
 def test_the_help_names_the_times_by_which_lag_is_judged():
@@ -88,6 +93,11 @@ class Source:
             raise SILENT
         if sample == "unread":
             return GroupsLook({}, {}, {"g": SILENT}, ())
+        if sample in ("stuck", "no log end"):
+            end = None if sample == "no log end" else 9
+            seen = LagSample(at, 5, 1, 0, end, "g_a-0", True, is_unread=end is None)
+            group = group_znodes(members={"g_a": Subscription.static({"t": 1})})
+            return GroupsLook({"g": group}, {"g": {TopicPartition("t", 0): seen}}, {}, ())
         return GroupsLook({"g": group_znodes()}, {"g": {}}, {}, ())
 
 
@@ -117,6 +127,32 @@ def test_a_watch_of_a_group_that_was_never_read_ends_with_its_error(monkeypatch)
     monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
     ended = CliRunner().invoke(grouplag.watch, ["--group", "g", "--zookeeper", "h:1", "--for", "10ms"])
     assert (ended.stdout.splitlines()[0].split(" ", 1)[1], ended.exception) == (UNREAD, SILENT)
+
+
+LOST = "warning: the lag of group g cannot be judged: {} of 34 samples could not read all of it"
+
+
+@pytest.mark.parametrize(
+    ("samples", "status", "warning"),
+    [
+        (["stuck"], "STALL", ""),
+        (["stuck"] * 12 + ["no log end"] * 3 + ["stuck"], "STALL", ""),
+        (["stuck"] * 12 + ["unread"] * 19 + ["stuck"], "STALL", ""),
+        (["no log end"] * 3 + ["stuck"], "UNKNOWN", LOST.format(3)),
+    ],
+)
+def test_lost_samples_do_not_hide_that_a_group_is_stuck(monkeypatch, samples, status, warning):
+    """It was UNKNOWN, with exit code 0 and without a warning, if a broker was silent for 5 s of 66 s."""
+    sampler = LagSampler(Source(samples), window=34, with_ages=False)
+    monkeypatch.setattr(grouplag, "_open_sampler", lambda *_: nullcontext(sampler))
+    monkeypatch.setattr(
+        grouplag, "_ticks", lambda interval, count: (time.monotonic() + interval * (n + 1) for n in range(count))
+    )
+    ended = CliRunner().invoke(
+        grouplag.status, ["--zookeeper", "h:1", "--match", "g.*", "--interval", "2s", "--json"], catch_exceptions=False
+    )
+    (found,) = json.loads(ended.stdout)
+    assert (found["status"], ended.stderr.strip(), ended.exit_code) == (status, warning, 3)
 
 
 def test_a_watch_in_a_pipe_prints_the_lag_from_time_to_time(capsys):

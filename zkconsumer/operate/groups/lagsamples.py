@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkconsumer.errors import GroupMissing, ZkConsumerError
 from zkconsumer.model import TopicPartition
@@ -17,8 +17,8 @@ from zkconsumer.operate.groups.observedgroup import (
     unread_groups,
     why_unread,
 )
-from zkconsumer.operate.groups.rules.lagstatus import GroupLag, evaluate_group, time_lag
-from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretches, follow
+from zkconsumer.operate.groups.rules.lagstatus import GroupLag, LagStatus, evaluate_group, time_lag
+from zkconsumer.operate.groups.rules.lagstretches import LagSample, Stretches, follow, with_lost_sample
 from zkconsumer.operate.offsets.recordtimes import Position
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer
 
@@ -91,6 +91,12 @@ class SampleSeries:
             series.append(follow(stretches, sample._replace(topic=sample.topic or topic)))
         self._samples[group] = samples
 
+    def lose(self, groups: Iterable[str]) -> None:
+        """Count a sample of groups that could not be read."""
+        for group in groups:
+            for series in self._samples.get(group, {}).values():
+                series[-1] = series[-1]._replace(stretches=with_lost_sample(series[-1].stretches))
+
     def keep(self, groups: Collection[str]) -> None:
         """Forget all other groups."""
         self._samples = {group: samples for group, samples in self._samples.items() if group in groups}
@@ -148,6 +154,8 @@ class LagSampler:
         self._read: dict[str, ObservedGroup] = {}  # the last whole look at each group
         self._failures: Mapping[str, ZkConsumerError] = {}
         self._partly_read: Mapping[str, ZkConsumerError] = {}
+        self._taken = 0
+        self._lost: Mapping[str, int] = {}  # samples that could not read a group, or all of its lag
         self.observed: dict[str, ObservedGroup] = {}
         self.unread: Mapping[str, str] = {}
         self.problems: tuple[str, ...] = ()
@@ -197,7 +205,12 @@ class LagSampler:
         kept = {name: self._read[name] for name in self.unread if name in self._read}
         new = {name: samples for name, samples in look.samples.items() if name not in kept}
         self._series.append(new, self._written_ms, time.time() * 1000)
+        self._series.lose(kept)
         self._series.keep({*look.groups, *look.failures})
+        partly = {n for n, samples in new.items() if any(sample.is_unread for sample in samples.values())}
+        lost = partly | self.unread.keys()
+        self._taken += 1
+        self._lost = {n: self._lost.get(n, 0) + (n in lost) for n in (*look.groups, *look.failures)}
         self._read = {**{name: group for name, group in look.groups.items() if name not in self.unread}, **kept}
         self.observed = {**look.groups, **self._read}
         failed = why_unread({name: error for name, error in look.failures.items() if name not in failures})
@@ -213,6 +226,21 @@ class LagSampler:
         unjudged = [n for n in self.observed if any(series[-1].is_unread for series in self.samples(n).values())]
         partly_read = {**dict.fromkeys(unjudged, UNREAD_LAG), **self._partly_read}
         return (*unread_groups(self.observed, self._failures, named, partly_read), *self._source.unlisted)
+
+    def unjudged(self) -> tuple[str, ...]:
+        """Which groups have lag that cannot be judged because samples before the last one were lost, a sentence each.
+
+        :meth:`missing` has those that the last sample could not read.
+        """
+        return tuple(
+            f"the lag of group {name} cannot be judged: {lost} of {self._taken} samples could not read all of it"
+            for name, lost in self._lost.items()
+            if lost and name in self.observed and name not in self.unread and self._waits(name)
+        )
+
+    def _waits(self, group: str) -> bool:
+        """True if there is lag of which the samples show too little."""
+        return any(one.lag and one.status is LagStatus.UNKNOWN for one in self.evaluate(group).partitions.values())
 
     def samples(self, group: str) -> Mapping[TopicPartition, Sequence[LagSample]]:
         """The samples that are kept of a group, oldest first."""

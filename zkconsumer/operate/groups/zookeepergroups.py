@@ -30,6 +30,7 @@ from zkconsumer.operate.offsets.brokeroffsets import TIMEOUT_MS, BrokerOffsets, 
 from zkconsumer.operate.offsets.recordtimes import RecordTimes
 from zkconsumer.operate.offsets.rules.serveranswers import ServerAnswer, ServerAnswers
 from zkconsumer.wire.bootstrap import bootstrap_brokers
+from zkconsumer.wire.rules.outage import Outage
 from zkconsumer.zookeeper.session import ZkSession
 
 _LEAST_PATIENCE_S: Final = 1.0
@@ -73,6 +74,7 @@ class ZooKeeperGroups:
             config, lambda: self._brokers, timeout_ms=patience_ms(interval), displays=True
         )
         self._answers = ServerAnswers("zookeeper")
+        self._silence = Outage()
         self._in_kafka: dict[str, frozenset[TopicPartition]] = {}  # whose offset may be there, as of the last answer
         self.unlisted: Final = ()
         self.times: Final = RecordTimes(self._asked.client, config)
@@ -129,7 +131,9 @@ class ZooKeeperGroups:
 
     def _open_registry(self, session: ZkSession) -> GroupReader:
         """A new one for each sample, since it describes the cluster as of its first question."""
-        return open_group_reader(session, self._config, without_brokers=True, catalog=self._asked.catalog)
+        return open_group_reader(
+            session, self._config, without_brokers=True, catalog=self._asked.catalog, silence=self._silence
+        )
 
     def _samples(
         self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs

@@ -377,8 +377,8 @@ class _Burrow:
             group = snapshot.groups.get(name) if cluster == self._cluster else None
             if group is None:
                 return _burrow(request, burrow.not_found_document(cluster, name), 404)
-            if group.unread is not None:
-                return _burrow(request, burrow.error_document(group.unread), 503)
+            if (reason := group.why_unknown) is not None:
+                return _burrow(request, burrow.error_document(reason), 503)
             return _burrow(request, burrow.status_document(snapshot, cluster, group, every_partition=every_partition))
 
         return answer

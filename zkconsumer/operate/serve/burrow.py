@@ -2,8 +2,9 @@
 
 The evaluation is ours (:mod:`zkconsumer.operate.groups.rules.lagstatus`), since Burrow's rules do not fit groups that
 do not write an unchanged offset again. Burrow has no status RANGE, which becomes ERR. It has no unknown lag, either:
-partitions whose lag is unknown are absent, and lower ``complete``. It judges commits alone: what has none, and a topic
-that does not exist, make no group worse. Timestamps are those of samples, in ms.
+partitions whose lag is unknown are absent, and lower ``complete``. A group that cannot be judged since a part of its
+lag cannot be read keeps its status. Burrow judges commits alone: what has none, and a topic that does not exist, make
+no group worse. Timestamps are those of samples, in ms.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def error_document(message: str) -> dict[str, Any]:
 
 
 def _group_status(lag: GroupLag) -> str:
-    status = lag.status
+    status = lag.was or lag.status
     if lag.is_uncommitted:
         status = worst(partition.status for partition in lag.partitions.values() if partition.lag is not None)
     is_warned = status is LagStatus.WARN or (status is LagStatus.NO_MEMBERS and lag.lag)

@@ -116,8 +116,17 @@ class GroupSnapshot:
 
     @property
     def _is_blind(self) -> bool:
-        """True if no lag could be read, and the former ones are known."""
-        return self.unread is None and self.former is not None and self.lag.lag is None and bool(self.samples)
+        """True if no lag could be read, though the group could."""
+        return (
+            self.unread is None
+            and self.lag.lag is None
+            and any(series[-1].is_unread for series in self.samples.values())
+        )
+
+    @property
+    def why_unknown(self) -> str | None:
+        """Why the newest sample shows no lag that may exist, in words; None if it shows what there is."""
+        return self.lag.reason if self._is_blind else self.unread
 
     @property
     def values_ms(self) -> int | None:
@@ -151,7 +160,7 @@ class GroupSnapshot:
             "status": listing.status.value,
             "was": None if lag.was is None else lag.was.value,
             "severity": lag.severity,
-            "is_problem": lag.is_problem,
+            "problem": lag.is_problem,
             "stale": self.values_ms is not None,
             "lag_s": None if lag.lag is None or None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,

@@ -9,6 +9,7 @@ from tests.fixtures.groups import JoinSession, group_znodes, with_brokers, znode
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.members import JVM
 from tests.fixtures.stubbroker import running_stub_broker
+from zkconsumer.assembly import clusterchoice
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, GroupMissing, ZkConsumerError
@@ -228,6 +229,18 @@ def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
     stub.hangs_up = False
     assert group_reader.live_brokers() == ()
     assert stub.described == []
+
+
+def test_samples_log_once_that_no_broker_answers(without_brokers, stub, monkeypatch, caplog):
+    monkeypatch.setattr(clusterchoice, "monotonic", lambda: 0.0)
+    stub.hangs_up = True
+    with closing(
+        LagSampler(ZooKeeperGroups(lambda: without_brokers, asking(f"127.0.0.1:{stub.port}")), window=2)
+    ) as sampler:
+        for at in (0.0, 1.0, 2.0):
+            sampler.sample(["g"], at)
+    (record,) = (one for one in caplog.records if one.name == clusterchoice.__name__)
+    assert record.getMessage().startswith("no broker answers, so topics and partitions are read from ZooKeeper")
 
 
 def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from tests.unit.operate.serve.conftest import group_snapshot, lag_sample
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.operate.groups.finding import Finding
 from zkconsumer.operate.groups.rules.lagstatus import LagStatus
@@ -163,6 +164,29 @@ def test_a_group_that_could_not_be_read_is_stale_and_burrow_does_not_answer(ask,
     assert ask("/api/groups").json()["stale"] is False
     burrow = ask("/v3/kafka/c/consumer/g/status")
     assert (burrow.status_code, burrow.json()["message"]) == (503, "no broker answers")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_burrow_does_not_answer_for_a_group_of_which_no_lag_could_be_read(ask, one_group, is_known):
+    """It answered OK for a group that had stopped, while the broker with its logs was silent."""
+    former = one_group.groups["g"]
+    silent = lag_sample(100.0, log_end=None)._replace(is_unread=True)
+    blind = group_snapshot({"t-0": [lag_sample(30.0), silent]}, history=former.history)
+    one_group.groups["g"] = replace(blind, former=former if is_known else None)
+    for path in ("status", "lag"):
+        burrow = ask(f"/v3/kafka/c/consumer/g/{path}")
+        assert (burrow.status_code, "the log end is unknown" in burrow.json()["message"]) == (503, True)
+
+
+def test_a_problem_has_one_name_and_stays_one_in_an_outage(ask, one_group):
+    stale = {"clock": 131.0}
+    for outage in ({}, stale):
+        (line,) = ask("/api/groups", **outage).json()["groups"]
+        assert (line["problem"], ask("/api/groups/g", **outage).json()["problem"]) == (True, True), outage
+    one_group.groups["g"] = replace(one_group.groups["g"], unread="no broker answers")
+    (line,) = ask("/api/groups").json()["groups"]
+    assert (line["status"], line["was"], line["problem"]) == ("UNKNOWN", "STALL", True)
+    assert ask("/api/groups/g").json()["problem"] is True
 
 
 def test_a_history_is_of_as_many_partitions_as_asked_for(ask):

@@ -84,6 +84,14 @@ def test_unknown_lag_is_no_number():
     assert status({"t-0": unknown})["maxlag"] is None
 
 
+def test_a_group_of_which_a_part_cannot_be_read_keeps_its_status():
+    silent = lag_sample(110.0, log_end=None)._replace(is_unread=True)
+    former = group_snapshot({"t-0": IDLE, "t-1": STALLED})
+    group = replace(group_snapshot({"t-0": IDLE, "t-1": [*STALLED, silent]}), former=former)
+    found = status_document(snapshot(group), "c", group, every_partition=True)["status"]
+    assert (group.lag.status, found["status"], found["partition_count"]) == (LagStatus.UNKNOWN, "ERR", 1)
+
+
 def test_a_short_window_is_not_complete():
     found = status({"t-0": [lag_sample(100.0)]})
     assert (found["partitions"][0]["complete"], found["complete"]) == (0.5, 0.0)

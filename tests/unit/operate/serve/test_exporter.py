@@ -36,13 +36,17 @@ def test_all_that_is_known_has_a_series(one_group):
     assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 0, ("t", "1"): 0}
     assert found["kafka_topic_partitions"] == {("t",): 2}
     assert found["zkconsumer_consumergroup_status"] == {("g", "STALL"): 1}
-    assert METRICS.keys() - found.keys() == {"zkconsumer_consumergroup_lag_seconds"}
+    assert METRICS.keys() - found.keys() == {
+        "zkconsumer_consumergroup_former_status",
+        "zkconsumer_consumergroup_lag_seconds",
+    }
 
 
 def test_a_group_that_could_not_be_read_has_its_status_alone(one_group):
     one_group.groups["g"] = dataclasses.replace(one_group.groups["g"], unread="no broker answers")
     found = series(exposition(one_group, 100.0))
     assert found["zkconsumer_consumergroup_status"] == {("g", "UNKNOWN"): 1}
+    assert found["zkconsumer_consumergroup_former_status"] == {("g", "STALL"): 1}
     assert not any(name.startswith("kafka_") for name in found)
 
 

@@ -35,7 +35,7 @@ class LagStatus(Enum):
     OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
     cover too little time to judge it; of a group also that members subscribe to a topic that does not exist. MIGRATED,
     of a group and all its partitions: it was migrated off ZooKeeper, and has no members there. NO MEMBERS, of a group
-    only: no member is registered. WARN: the offset advances, but the lag grew and never fell; of a group also that
+    only: no member is registered. WARN: the offset advanced, but the lag grew and never fell; of a group also that
     members are registered although it was migrated, that it has members both in ZooKeeper and at brokers, or that its
     members have committed nothing although there are records. STALL: there is a live owner and lag, and the offset has
     not moved, or no offset was committed while records were written. STOP: there is lag and no live owner. REWIND: the
@@ -136,10 +136,14 @@ class GroupLag:
 
     @property
     def is_problem(self) -> bool:
-        """True from WARN up, for a group without members that has lag, and where members' topics do not exist."""
-        if self.status is LagStatus.NO_MEMBERS:
+        """True from WARN up, for a group without members that has lag, and where members' topics do not exist.
+
+        What cannot be read now is a problem if it was one: an outage heals no group.
+        """
+        status = self.was or self.status
+        if status is LagStatus.NO_MEMBERS:
             return lacks_members(self.lag)
-        return self.status.is_problem or bool(self.absent)
+        return status.is_problem or bool(self.absent)
 
     @property
     def owned(self) -> int:
@@ -374,16 +378,14 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
             LagStatus.STALL,
             f"lag {lag}, and offset {committed} is unchanged for {_lasted(newest, unmoved)}{_owner_changes(newest)}",
         )
-    # A lag that stays the same is that of a member that commits as often as samples are taken, and keeps up.
-    has_grown = unfallen is not None and lag > unfallen.first_lag
-    if unfallen is not None and has_grown and unfallen.judges(now, window) and committed > unfallen.committed:
-        return (
-            LagStatus.WARN,
-            f"the offset advances, but lag never fell within {now - unfallen.began:.0f} s: {unfallen.first_lag} to "
-            f"{lag}",
-        )
     unwritten = newest.stretches.unwritten
-    if unwritten is not None and unwritten.judges(now, window):
+    assert unwritten is not None, "a sample with lag has been followed"
+    if unfallen is not None and unfallen.judges(now, window) and _has_fallen_back(unfallen, unwritten):
+        grown = f"lag never fell within {now - unfallen.began:.0f} s: {unfallen.first_lag} to {lag}"
+        if now - unwritten.began < JUDGED_S:
+            return LagStatus.WARN, f"the offset advances, but {grown}"
+        return LagStatus.WARN, f"{grown}; offset {committed} is unchanged for {_lasted(newest, unwritten)}"
+    if unwritten.judges(now, window):
         owned = "it has no live owner" if unmoved is None else f"it has had an owner for {now - unmoved.began:.0f} s"
         return (
             LagStatus.UNKNOWN,
@@ -391,6 +393,18 @@ def _judge_stretches(newest: LagSample, window: int) -> tuple[LagStatus, str]:
             f"needs {window} samples that cover {JUDGED_S:.0f} s{_owner_changes(newest)}",
         )
     return LagStatus.OK, f"lag {lag}"
+
+
+def _has_fallen_back(unfallen: Stretch, unwritten: Stretch) -> bool:
+    """True if lag that never fell has grown by what the offset advances from one sample to the next, or more.
+
+    A member that commits every 5 s has the same lag in samples every 10 s, and keeps up; as its commits and the samples
+    drift against each other, that lag grows, but never by so much. The lag at the last sample with a new offset counts:
+    growth after it does not show that a member is slow. The member may hang, which is STALL after a full window.
+    """
+    grown = unwritten.first_lag - unfallen.first_lag
+    advanced, steps = unwritten.committed - unfallen.committed, unfallen.samples - unwritten.samples
+    return advanced > 0 and grown > 0 and grown * steps >= advanced
 
 
 def _lasted(newest: LagSample, stretch: Stretch) -> str:

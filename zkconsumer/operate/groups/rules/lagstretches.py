@@ -24,7 +24,8 @@ class Stretch(NamedTuple):
 
     Attributes:
         began: the time of the first of them.
-        samples: how many there are whose lag is known.
+        samples: how many there are whose lag is known or could not be read: a broker that is silent for some samples
+            does not change what those before and after it show of the time between them.
         committed: the offset at the first of them.
         mzxid: the transaction that wrote it.
         first_lag, last_lag: of the first and of the last of them whose lag is known.
@@ -117,6 +118,8 @@ def follow(former: Stretches, sample: LagSample) -> LagSample:
     lag, committed = sample.lag, sample.committed
     if lag is None or committed is None:
         # A broker that was silent for one sample shows neither progress nor an owner.
+        if sample.is_unread:
+            former = with_lost_sample(former)
         return sample._replace(
             stretches=former._replace(
                 ownerless=None if sample.owner_live else former.ownerless,
@@ -137,6 +140,11 @@ def follow(former: Stretches, sample: LagSample) -> LagSample:
             unwritten=_continued(_unless_written(former.unwritten, sample), sample) if lag else None,
         )
     )
+
+
+def with_lost_sample(former: Stretches) -> Stretches:
+    """The same after a sample that could not be read: it counts in each stretch, and ends none."""
+    return Stretches(*(None if one is None else one._replace(samples=one.samples + 1) for one in former))
 
 
 def _unless_written(stretch: Stretch | None, sample: LagSample) -> Stretch | None:

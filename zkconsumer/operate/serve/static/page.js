@@ -155,7 +155,7 @@ function showGroups(found) {
     "groups",
     found.groups.map((one) => [
       cell(groupLink(one.group)),
-      cell(listedStatus(one)),
+      cell(listedStatus(one), "listed"),
       cell(number(one.lag), "number"),
       cell(duration(one.lag_s), "number"),
       cell(sparkline(one.trend), "trend"),

@@ -232,6 +232,42 @@ def test_a_consumer_that_falls_back_is_warn():
     assert status([1, 2, 3, 4], [5, 6, 7, 8]) is LagStatus.OK, "it commits as often as samples are taken"
 
 
+def test_commits_that_drift_against_the_samples_are_no_warning():
+    """It was WARN: a member that commits every 5 s is sampled every 10 s, always 2 to 3 s behind."""
+    committed = [1000 + 50 * number for number in range(10)]
+    ends = [offset + lag for offset, lag in zip(committed, [10, 10, 10, 11, 11, 11, 12, 12, 13, 13], strict=True)]
+    assert status(committed, ends, window=10, every=10.0) is LagStatus.OK
+    slow = [offset + 10 + 6 * number for number, offset in enumerate(committed)]
+    assert status(committed, slow, window=10, every=10.0) is LagStatus.WARN, "by 54 records, and 50 are a step"
+
+
+def test_a_slow_loss_is_a_warning_once_it_exceeds_what_is_consumed_between_samples():
+    committed = [1000 + 50 * number for number in range(60)]
+    ends = [offset + 10 + number for number, offset in enumerate(committed)]
+    assert status(committed[:50], ends[:50], window=10, every=10.0) is LagStatus.OK, "49 records"
+    assert status(committed[:51], ends[:51], window=10, every=10.0) is LagStatus.WARN, "50 records"
+
+
+def hanging(before):
+    """Samples every 10 s of a member that hangs at offset 300; ``before`` has its lag until then."""
+    committed = [300 - 5 * (len(before) - 1 - number) for number in range(len(before))] + [300] * 12
+    lags = [*before, *(before[-1] + 5 * number for number in range(1, 13))]
+    ends = [offset + lag for offset, lag in zip(committed, lags, strict=True)]
+    return samples(committed, ends, every=10.0)
+
+
+def test_a_member_that_hangs_is_never_said_to_advance():
+    """It was WARN, "the offset advances", for 75 s after it hung, and then STALL."""
+    series = hanging([5] * 10)
+    found = [evaluate_partition(series[:count], 10) for count in range(11, 23)]
+    assert [one.status for one in found] == [LagStatus.OK] * 8 + [LagStatus.STALL] * 4
+    slow = evaluate_partition(hanging([5 + 6 * number for number in range(10)])[:17], 10)
+    assert (slow.status, slow.reason) == (
+        LagStatus.WARN,
+        "lag never fell within 160 s: 5 to 94; offset 300 is unchanged for 70 s",
+    )
+
+
 def test_a_lag_that_fell_once_is_ok():
     assert status([1, 2, 6, 7], [5, 7, 9, 11]) is LagStatus.OK
 
@@ -249,6 +285,29 @@ def test_offset_0_is_an_offset():
 def test_unknown_samples_do_not_fill_a_window():
     evaluated = evaluate_partition(samples([1, None, 1, 1], 5, mzxids=[3, None, 3, 3]), 4)
     assert (evaluated.status, evaluated.complete) == (LagStatus.UNKNOWN, False)
+
+
+def test_samples_that_could_not_be_read_do_not_delay_a_verdict():
+    """It was UNKNOWN: a broker was silent for 38 s of 66 s, and 21 of 34 samples had a lag."""
+    ends = [5 if number < 10 or number > 22 else None for number in range(34)]
+    series = followed(
+        sample._replace(is_unread=sample.log_end is None)
+        for sample in samples([1] * 34, ends, mzxids=[3] * 34, every=2.0)
+    )
+    evaluated = evaluate_partition(series, 34)
+    assert (evaluated.status, evaluated.complete) == (LagStatus.STALL, False)
+    assert evaluate_partition(followed(series[12:]), 34).status is LagStatus.UNKNOWN, "it began with the silence"
+
+
+def test_a_problem_that_cannot_be_read_any_more_is_still_one():
+    """Scripts saw no problem in an outage, though the group had stopped before."""
+    stopped = evaluate_group({TopicPartition("t", 0): samples([1] * 4, 5, live=None)}, 4, members=1)
+    healthy = evaluate_group({TopicPartition("t", 0): samples([5] * 4, 5)}, 4, members=1)
+    unread = [group.outdated("no broker answers") for group in (stopped, healthy)]
+    assert [(group.status, group.was, group.is_problem) for group in unread] == [
+        (LagStatus.UNKNOWN, LagStatus.STOP, True),
+        (LagStatus.UNKNOWN, LagStatus.OK, False),
+    ]
 
 
 def test_a_group_is_as_bad_as_its_worst_partition():
