@@ -132,7 +132,7 @@ def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
     return plan.target, plan.source
 
 
-def reverse_plan(
+def reverse_plan(  # noqa: PLR0913 - each has its keyword
     plan: MigrationPlan,
     seen: Observation,
     mirrored: Mirrored,
