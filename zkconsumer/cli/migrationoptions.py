@@ -71,11 +71,13 @@ def refuse_to_overwrite(output: Path) -> None:
 
     if output.exists():
         try:
-            if not output.is_file():  # to read a pipe would wait for its writer
-                raise ZkConsumerError(f"{output} is no regular file")
-            read_plan(output)
+            is_plan = output.is_file()  # to read a pipe would wait for its writer
+            if is_plan:
+                read_plan(output)
         except ZkConsumerError:
-            raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None
+            is_plan = False
+        if not is_plan:
+            raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name")
         if beside(output, OF_RUNS).exists():
             raise click.UsageError(f"--output {output}: this plan was run; give a new name")
 
