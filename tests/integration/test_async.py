@@ -269,6 +269,8 @@ def test_what_else_the_connector_offers(config, topic_factory, produce):
             assert await stream.next_message(timeout=0.3) is None
             connector.resume(TopicPartition(topic, 0))
             assert int((await stream.next_message(timeout=60)).value) == 10
+            assert connector.may_hand_out(TopicPartition(topic, 0))
+            assert not connector.may_hand_out(TopicPartition(other, 0))
             await connector.commit_offsets({TopicPartition(topic, 0): 11})
             states = {state.partition: state.committed for state in connector.partition_states()}
             assert states[0] == 11
