@@ -129,8 +129,8 @@ def test_a_program_ends_by_sigterm_and_has_committed_what_it_handled(start_in, p
 @pytest.mark.parametrize(
     ("protocol", "timeout_ms"),
     [
-        ("zookeeper", 3000),
-        pytest.param("coordinator", 3000, marks=pytest.mark.slow),
+        ("zookeeper", 2000),
+        pytest.param("coordinator", 2000, marks=pytest.mark.slow),
         pytest.param("kafka", 6000, marks=pytest.mark.slow),  # brokers refuse shorter ones
     ],
 )
@@ -332,7 +332,7 @@ def test_a_membership_that_is_lost_in_the_middle_loses_no_record(
 @pytest.mark.parametrize("protocol", ["zookeeper", pytest.param("coordinator", marks=pytest.mark.slow)])
 def test_run_begins_nothing_while_zookeeper_is_silent(configure_in, start_zookeeper, topic, produce):
     server = start_zookeeper()
-    config = configure_in(zookeeper_connect=server.address, zookeeper_session_timeout_ms=4000)
+    config = configure_in(zookeeper_connect=server.address, zookeeper_session_timeout_ms=2000)
     begin_nothing_while_servers_are_silent(config, topic, produce, server.pause, server.resume)
 
 
