@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from urllib.request import urlopen
 
@@ -219,19 +219,6 @@ def test_a_commit_that_fails_is_made_up_for_by_the_next_one(private_sandbox, uni
             assert program.wait(60) == 0, program.log.read_text()
         paths = [f"/consumers/{unique_name}/offsets/{topic}/{number}" for number in range(PARTITIONS)]
         assert [int(zookeeper.get(path)[0]) for path in paths] == [150] * PARTITIONS
-
-
-@contextmanager
-def stopping_after(count):
-    """A handler that notes records, and ends the run by a signal after so many."""
-    handled = []
-
-    def handle(message):
-        handled.append(message)
-        if len(handled) == count:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    yield handle, handled
 
 
 @pytest.mark.parametrize("ordered_by", ["partition", "key"])
