@@ -168,7 +168,7 @@ def test_a_program_ends_by_sigterm_while_a_rebalance_waits_for_another_member(
         {
             "bootstrap.servers": sandbox.bootstrap_servers,
             "group.id": unique_name,
-            "partition.assignment.strategy": "range",
+            "partition.assignment.strategy": "cooperative-sticky",
             "log_level": 3,
         }
     )
