@@ -332,6 +332,7 @@ def test_run_begins_nothing_while_its_broker_is_silent(private_sandbox, unique_n
         group_id=unique_name,
         auto_offset_reset="smallest",
         session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
         **FIRST_OF_BROKER,
     )
     topic = Topics(box.bootstrap_servers).create(unique_name, PARTITIONS)
