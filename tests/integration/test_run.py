@@ -26,6 +26,7 @@ from tests.fixtures.pageprograms import (
     starting,
 )
 from tests.fixtures.running import (
+    Handled,
     begin_nothing_while_servers_are_silent,
     end_before_a_record_that_fails,
     ending_after,
@@ -247,6 +248,27 @@ def test_each_record_is_handled_once_and_in_order(config, topic, produce, offset
     assert not any(together), "two records of one partition or key were handled at once"
     assert max(most) == 3, "as many as there are workers, and no more"
     assert offsets() == [250] * PARTITIONS
+
+
+def test_by_key_what_is_handled_after_a_record_that_waits_is_handled_again(config, topic, produce, offsets):
+    produce(topic, [{"key": b"b" if number else b"a", "value": b"%d" % number, "partition": 0} for number in range(6)])
+    handled = []
+
+    def handle(message):
+        if message.key == b"a":
+            raise ValueError("not yet")
+        handled.append(message.offset)
+        if len(handled) == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run(handle, config, [topic], ordered_by="key", retry=Retry(backoff_s=60, limit_s=60))
+    assert handled == [1, 2, 3, 4, 5]
+    assert offsets()[0] == 0
+    again = Handled(0)
+    with ending_after(lambda: eventually(lambda: len(again.numbers) == 6)):
+        run(again, config, [topic], ordered_by="key")
+    assert sorted(again.numbers) == [0, 1, 2, 3, 4, 5]
+    assert offsets()[0] == 6
 
 
 @PROTOCOLS
