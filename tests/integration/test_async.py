@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, leave_in_its_name, parts
 from tests.fixtures.documents import ROOT
 from tests.fixtures.finishing import finish_in_an_event_loop
+from tests.fixtures.offsethomes import home_of
 from tests.fixtures.sandbox import values
 from tests.fixtures.zookeeper import expire
 from zkconsumer import (
@@ -32,6 +34,7 @@ from zkconsumer.errors import UsageError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
+PAGE = ROOT / "docs/asyncio.md"
 SETTINGS = {
     "zookeeper": IN_ZOOKEEPER,
     "coordinator": {**IN_ZOOKEEPER, "group_protocol": "coordinator"},
@@ -269,6 +272,8 @@ def test_what_else_the_connector_offers(config, topic_factory, produce):
             assert await stream.next_message(timeout=0.3) is None
             connector.resume(TopicPartition(topic, 0))
             assert int((await stream.next_message(timeout=60)).value) == 10
+            assert connector.may_hand_out(TopicPartition(topic, 0))
+            assert not connector.may_hand_out(TopicPartition(other, 0))
             await connector.commit_offsets({TopicPartition(topic, 0): 11})
             states = {state.partition: state.committed for state in connector.partition_states()}
             assert states[0] == 11
@@ -324,6 +329,56 @@ def test_ctrl_c_under_asyncio_run_commits_and_leaves(sandbox, unique_name, topic
             process.kill()
     assert zookeeper.get(f"/consumers/{unique_name}/offsets/{topic}/0")[0] == b"20"
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
+
+
+ENDED_BY_SIGTERM = """
+import asyncio, signal, sys
+from zkconsumer import AsyncConsumerConnector, ConsumerConfig
+
+async def main(properties, topic):
+    async with AsyncConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
+        (stream,) = (await connector.create_message_streams({topic: 1}))[topic]
+        %s
+        async for message in stream:
+            print(int(message.value), flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@every_protocol
+def test_the_line_of_the_page_ends_a_program_at_sigterm_with_all_of_it_committed(
+    sandbox, unique_name, topic_factory, produce, tmp_path, zookeeper, protocol
+):
+    (line,) = re.findall(r"`(asyncio\.get_running_loop\(\)\.add_signal_handler\(.*?)`", PAGE.read_text())
+    topic = topic_factory(1)
+    produce(topic, values(20))
+    properties = tmp_path / "consumer.properties"
+    settings = {
+        **sandbox.connection,
+        "bootstrap.servers": sandbox.bootstrap_servers,
+        "group.id": unique_name,
+        "group.protocol": protocol,
+        "auto.offset.reset": "smallest",
+        "auto.commit.interval.ms": "3600000",
+        "zookeeper.connection.timeout.ms": "20000",
+        "rebalance.max.retries": "60",
+    }
+    if protocol == "kafka":
+        del settings["zookeeper.connect"]
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    command = [sys.executable, "-c", ENDED_BY_SIGTERM % line, properties, topic]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            assert [int(process.stdout.readline()) for _ in range(20)] == [*range(20)]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    home = home_of(protocol, zookeeper, sandbox.bootstrap_servers, unique_name)
+    assert home.offsets(topic) == {0: 20}
+    assert home.members() == []
 
 
 @every_protocol

@@ -20,14 +20,24 @@ from tests.fixtures.consumers import (
 )
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.finishing import (
+    commit_by_timer_what_is_done,
     finish_in_an_event_loop,
+    forget_what_another_member_had_in_between,
     lose_nothing_in_a_rebalance,
     lose_the_membership_and_nothing_that_is_unfinished,
     stop_below_what_is_not_done,
+    wait_after_a_batch_that_exceeds_the_limit,
     wait_at_the_limit,
 )
+from tests.fixtures.offsethomes import InBrokers
+from tests.fixtures.pageprograms import end_by_sigterm, outlive_the_membership, starting
 from tests.fixtures.peers import Confluent
-from tests.fixtures.running import hand_over_each_record_once, lose_nothing_when_the_membership_is_lost
+from tests.fixtures.running import (
+    begin_nothing_while_servers_are_silent,
+    end_before_a_record_that_fails,
+    hand_over_each_record_once,
+    lose_nothing_when_the_membership_is_lost,
+)
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
@@ -114,6 +124,25 @@ def produce(box):
 
 
 @pytest.fixture
+def home(box, unique_name):
+    """The members and offsets of the test's group."""
+    return InBrokers(box.bootstrap_servers, unique_name)
+
+
+@pytest.fixture
+def config(box, unique_name):
+    """Of a member of the test's group."""
+    return ConsumerConfig(
+        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
+    )
+
+
+def connection_of(box):
+    """Properties of a program of the page."""
+    return {"bootstrap.servers": box.bootstrap_servers, "group.protocol": "consumer"}
+
+
+@pytest.fixture
 def client(box):
     servers = brokers_of(box.bootstrap_servers)
     with closing(BrokerClient(lambda: servers, client_id="test", timeout_ms=10_000)) as made:
@@ -151,12 +180,9 @@ def test_topics_are_changed_while_members_read(member, topic_factory, produce):
     eventually(lambda: owned(one) <= parts(goes, 0, 1) and owned(other) >= parts(stays, 0, 1))
 
 
-def test_a_member_in_an_event_loop(box, unique_name, topic_factory, produce):
+def test_a_member_in_an_event_loop(config, topic_factory, produce):
     topic = topic_factory(2)
     produce(topic, values(40))
-    config = ConsumerConfig(
-        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
-    )
 
     async def read(count):
         seen = []
@@ -176,12 +202,7 @@ def test_a_member_in_an_event_loop(box, unique_name, topic_factory, produce):
     assert sorted(asyncio.run(read(10)), key=int) == values(10, start=40)
 
 
-def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_done(
-    box, unique_name, topic_factory, produce
-):
-    config = ConsumerConfig(
-        bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
-    )
+def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_done(config, topic_factory, produce):
     asyncio.run(finish_in_an_event_loop(config, topic_factory(4), produce))
 
 
@@ -197,13 +218,63 @@ def test_topics_change_in_the_moment_of_a_removal(member, group, topic_factory, 
     change_topics_while_removed(member, remove, topic_factory, produce)
 
 
-def test_a_run_shares_a_topic_and_outlives_its_membership(box, member, group, topics, unique_name, produce):
+@pytest.mark.parametrize("ordered_by", ["partition", "key"])
+def test_a_run_shares_a_topic_and_outlives_its_membership(
+    config, member, group, topics, unique_name, produce, ordered_by
+):
+    def remove(connector):
+        group.remove(identity(connector).member_id)
+
+    shared, lost = (topics.create(f"{unique_name}-{name}", 4) for name in ("shared", "lost"))
+    hand_over_each_record_once(config, shared, produce, member, ordered_by=ordered_by)
+    lose_nothing_when_the_membership_is_lost(config, lost, produce, remove, ordered_by=ordered_by)
+
+
+def test_a_run_ends_before_a_record_that_fails(config, topic_factory, produce, home):
+    end_before_a_record_that_fails(config, topic_factory(1), produce, home)
+
+
+def test_a_run_begins_nothing_while_its_broker_is_silent(private_sandbox, unique_name):
+    timeouts = {"group.consumer.session.timeout.ms": "4000", "broker.session.timeout.ms": "60000"}
+    box = private_sandbox(kafka_version="4.2.0", zookeepers=0, kafka_properties={**BROKER, **timeouts})
     config = ConsumerConfig(
         bootstrap_servers=box.bootstrap_servers, group_id=unique_name, auto_offset_reset="smallest", **SETTINGS
     )
-    shared, lost = (topics.create(f"{unique_name}-{name}", 4) for name in ("shared", "lost"))
-    hand_over_each_record_once(config, shared, produce, member)
-    lose_nothing_when_the_membership_is_lost(config, lost, produce, lambda one: group.remove(identity(one).member_id))
+    topic = Topics(box.bootstrap_servers).create(unique_name, 4)
+    (broker,) = box.brokers
+    begin_nothing_while_servers_are_silent(
+        config, topic, lambda *records: produce_records(box.bootstrap_servers, *records), broker.pause, broker.resume
+    )
+
+
+@pytest.mark.parametrize("program", ["two_threads", "handler"])
+def test_a_program_ends_by_sigterm_and_has_committed(box, unique_name, topic_factory, produce, home, tmp_path, program):
+    topic = topic_factory(4)
+    with starting(connection_of(box), unique_name, topic, tmp_path) as start:
+        end_by_sigterm(start, program, topic, produce, home)
+
+
+@pytest.mark.parametrize("program", ["two_threads", "handler"])
+def test_a_program_outlives_its_membership(box, unique_name, group, topic_factory, produce, home, tmp_path, program):
+    topic = topic_factory(4)
+    group.configure("consumer.session.timeout.ms", "3000")
+    with starting(connection_of(box), unique_name, topic, tmp_path, **{"auto.commit.interval.ms": "200"}) as start:
+        outlive_the_membership(start, program, topic, produce, home)
+
+
+def test_a_partition_waits_for_a_batch_that_exceeds_the_limit(member, topic_factory, produce):
+    wait_after_a_batch_that_exceeds_the_limit(member, topic_factory(2), produce)
+
+
+def test_late_records_change_no_commit_after_another_member_had_their_partition(member, topic_factory, produce):
+    forget_what_another_member_had_in_between(member, topic_factory(1), topic_factory(1), produce)
+
+
+def test_a_commit_by_timer_covers_what_is_done_and_the_process_is_killed(
+    box, unique_name, topic_factory, produce, home
+):
+    values = {"bootstrap_servers": box.bootstrap_servers, "group_id": unique_name, "auto_offset_reset": "smallest"}
+    commit_by_timer_what_is_done({**values, **SETTINGS}, topic_factory(1), produce, home)
 
 
 class Watched:

@@ -189,7 +189,7 @@ def test_the_quickstart_kills_a_consumer(sandbox, topic_factory, tmp_path, uniqu
 
 
 CRASHING = r"""
-import os, sys
+import os, sys, threading
 from zkconsumer import ConsumerConfig, ConsumerTimeout
 
 zookeeper, group, output, crash_after, database = sys.argv[1:]
@@ -199,15 +199,16 @@ config = ConsumerConfig(
     auto_commit_interval_ms=200, zookeeper_session_timeout_ms=3000, zookeeper_connection_timeout_ms=20_000,
     rebalance_max_retries=30, rebalance_backoff_ms=600,
 )
-processed = 0
+processed, lock = 0, threading.Lock()
 
 def note(partition, offset):
     global processed
-    if processed == int(crash_after):
-        os._exit(9)  # as with kill -9 nothing is flushed, committed or closed
-    processed += 1
-    with open(output, "a") as file:
-        file.write(f"{partition} {offset}\n")
+    with lock:
+        if processed == int(crash_after):
+            os._exit(9)  # as with kill -9 nothing is flushed, committed or closed
+        processed += 1
+        with open(output, "a") as file:
+            file.write(f"{partition} {offset}\n")
 
 def of_message(message):
     note(message.partition, message.offset)
@@ -282,6 +283,13 @@ def crashes(sandbox, unique_name, topic_factory, produce, tmp_path):
 @pytest.mark.slow
 def test_at_least_once_misses_nothing(crashes):
     processed = crashes.run("at_least_once(config, of_message)", lambda: crashes.processed().keys() >= WANTED)
+    assert processed.keys() == WANTED
+
+
+@pytest.mark.slow
+def test_processing_in_a_pool_misses_nothing(crashes):
+    """Records that waited for a thread when the process crashed are not committed."""
+    processed = crashes.run("in_a_pool(config, of_message)", lambda: crashes.processed().keys() >= WANTED)
     assert processed.keys() == WANTED
 
 

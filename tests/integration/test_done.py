@@ -5,17 +5,21 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from tests.fixtures.consumers import IN_BROKER_GROUP, leave_in_its_name
+from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, leave_in_its_name
 from tests.fixtures.finishing import (
     DONE,
+    commit_by_timer_what_is_done,
     committed,
+    forget_what_another_member_had_in_between,
     lose_nothing_in_a_rebalance,
     lose_the_membership_and_nothing_that_is_unfinished,
     read_to_timeout,
     stop_below_what_is_not_done,
+    wait_after_a_batch_that_exceeds_the_limit,
     wait_at_the_limit,
 )
 from tests.fixtures.interrupts import Alarm, read_under_fire
+from tests.fixtures.offsethomes import home_of
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import expire
@@ -27,10 +31,15 @@ PROTOCOLS = ("zookeeper", "coordinator", "kafka")
 
 
 @pytest.fixture(params=PROTOCOLS)
-def member(request, connect, sandbox):
+def protocol(request):
+    return request.param
+
+
+@pytest.fixture
+def member(protocol, connect, sandbox):
     """Makes members of a group with each protocol; that of Kafka 4 is in test_consumergroup.py."""
-    if request.param != "kafka":
-        return partial(connect, group_protocol=request.param)
+    if protocol != "kafka":
+        return partial(connect, group_protocol=protocol)
     return partial(connect, bootstrap_servers=sandbox.bootstrap_servers, **IN_BROKER_GROUP)
 
 
@@ -44,6 +53,25 @@ def test_a_rebalance_loses_nothing(member, topic_factory, produce):
 
 def test_a_partition_waits_at_the_limit_of_unfinished_records(member, topic_factory, produce):
     wait_at_the_limit(member, topic_factory(2), produce)
+
+
+def test_a_partition_waits_for_a_batch_that_exceeds_the_limit(member, topic_factory, produce):
+    wait_after_a_batch_that_exceeds_the_limit(member, topic_factory(2), produce)
+
+
+def test_late_records_change_no_commit_after_another_member_had_their_partition(member, topic_factory, produce):
+    forget_what_another_member_had_in_between(member, topic_factory(1), topic_factory(1), produce)
+
+
+def test_a_commit_by_timer_covers_what_is_done_and_the_process_is_killed(
+    sandbox, protocol, unique_name, topic_factory, produce, zookeeper
+):
+    connection = {"bootstrap_servers": sandbox.bootstrap_servers, **IN_BROKER_GROUP}
+    if protocol != "kafka":
+        connection = {"zookeeper_connect": sandbox.zookeeper_connect, "group_protocol": protocol, **IN_ZOOKEEPER}
+    config = {**connection, "group_id": unique_name, "auto_offset_reset": "smallest"}
+    home = home_of(protocol, zookeeper, sandbox.bootstrap_servers, unique_name)
+    commit_by_timer_what_is_done(config, topic_factory(1), produce, home)
 
 
 def test_a_membership_that_is_lost_loses_nothing_that_is_unfinished(member, sandbox, topic_factory, produce):

@@ -2,21 +2,33 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from urllib.request import urlopen
 
 import psutil
 import pytest
+from confluent_kafka import Consumer
 
-from tests.fixtures.consumers import leave_in_its_name
-from tests.fixtures.documents import ROOT
+from tests.fixtures.brokergroup import leave_in_place_of
+from tests.fixtures.consumers import FIRST_OF_BROKER, leave_in_its_name
+from tests.fixtures.offsethomes import home_of
+from tests.fixtures.pageprograms import (
+    PARTITIONS,
+    continue_after_a_commit_without_membership,
+    end_by_sigterm,
+    end_by_sigterm_while_it_joins,
+    outlive_the_membership,
+    spread,
+    starting,
+)
 from tests.fixtures.running import (
+    Handled,
+    begin_nothing_while_servers_are_silent,
+    end_before_a_record_that_fails,
     ending_after,
     hand_over_each_record_once,
     lose_nothing_when_the_membership_is_lost,
@@ -30,11 +42,10 @@ from zkconsumer.sandbox.ports import free_port
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PROGRAMS = pytest.mark.parametrize("program", ["two_threads", "handler"])
-PARTITIONS = 4
-
-
-def spread(first, last):
-    return [{"value": b"%d" % number, "partition": number % PARTITIONS} for number in range(first, last)]
+PROTOCOLS = pytest.mark.parametrize(
+    "protocol", ["zookeeper", pytest.param("coordinator", marks=pytest.mark.slow), "kafka"]
+)
+"""That of Kafka 4 is in test_consumergroup.py."""
 
 
 @pytest.fixture
@@ -69,42 +80,14 @@ def configure(sandbox, unique_name):
 
 
 @pytest.fixture
+def configure_in(configure, sandbox, protocol):
+    """Configurations of a group with the protocol of the test."""
+    return partial(configure, group_protocol=protocol, bootstrap_servers=sandbox.bootstrap_servers)
+
+
+@pytest.fixture
 def config(configure):
     return configure()
-
-
-@contextmanager
-def starting(connection, group, topic, directory, **more):
-    """Start programs of the page; all are killed at the end."""
-    properties = directory / "consumer.properties"
-    settings = {
-        **connection,
-        "group.id": group,
-        "auto.offset.reset": "smallest",
-        "zookeeper.connection.timeout.ms": "20000",
-        "rebalance.backoff.ms": "600",
-        "rebalance.max.retries": "20",
-        "auto.commit.interval.ms": "3600000",
-        **more,
-    }
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    started = []
-
-    def start(program):
-        number = len(started)
-        with (directory / f"output{number}").open("wb") as output, (directory / f"log{number}").open("wb") as log:
-            command = [sys.executable, ROOT / f"examples/{program}.py", properties, topic, directory / "poison"]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            started.append(subprocess.Popen(command, stdout=output, stderr=log, env=environment))
-        started[-1].output, started[-1].log = directory / f"output{number}", directory / f"log{number}"
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -113,22 +96,88 @@ def start(sandbox, topic, unique_name, tmp_path):
         yield start
 
 
+@pytest.fixture
+def protocol():
+    """For fixtures of tests without this parameter."""
+    return "zookeeper"
+
+
+@pytest.fixture
+def home(protocol, zookeeper, sandbox, unique_name):
+    """The members and offsets of the test's group."""
+    return home_of(protocol, zookeeper, sandbox.bootstrap_servers, unique_name)
+
+
+@pytest.fixture
+def start_in(sandbox, topic, unique_name, tmp_path, protocol):
+    """Start programs in a group with the protocol of the test: ``start_in(**properties)``."""
+    found = {} if protocol == "kafka" else sandbox.connection
+    found = {**found, "bootstrap.servers": sandbox.bootstrap_servers, "group.protocol": protocol}
+    return partial(starting, found, unique_name, topic, tmp_path)
+
+
 def printed(*processes):
-    return [int(line) for process in processes for line in process.output.read_text().split()]
+    return [number for process in processes for number in process.printed()]
 
 
+@PROTOCOLS
 @PROGRAMS
-def test_a_program_ends_by_sigterm_and_has_committed_what_it_handled(start, program, topic, produce, offsets, tmp_path):
-    produce(topic, spread(0, 400))
-    produce(topic, [{"value": b"poison", "partition": 0}])
-    process = start(program)
-    poison = tmp_path / "poison"
-    eventually(lambda: len(printed(process)) == 400 and poison.exists() and poison.read_text())
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-    assert sorted(printed(process)) == list(range(400))
-    assert offsets() == [101, 100, 100, 100]
-    assert poison.read_text().split()[:3] == [topic, "0", "100"]
+def test_a_program_ends_by_sigterm_and_has_committed_what_it_handled(start_in, program, topic, produce, home):
+    with start_in() as start:
+        end_by_sigterm(start, program, topic, produce, home)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "timeout_ms"),
+    [
+        ("zookeeper", 2000),
+        pytest.param("coordinator", 2000, marks=pytest.mark.slow),
+        pytest.param("kafka", 6000, marks=pytest.mark.slow),  # brokers refuse shorter ones
+    ],
+)
+@PROGRAMS
+def test_a_program_outlives_its_membership(start_in, program, topic, produce, home, timeout_ms):
+    timeouts = {"session.timeout.ms": str(timeout_ms), "zookeeper.session.timeout.ms": str(timeout_ms)}
+    with start_in(**{**timeouts, "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "200"}) as start:
+        outlive_the_membership(start, program, topic, produce, home)
+
+
+@pytest.mark.parametrize("protocol", ["kafka"])
+def test_a_commit_without_membership_is_made_up_for_by_the_next_one(
+    start_in, sandbox, unique_name, topic, produce, home
+):
+    with start_in(**{"session.timeout.ms": "45000", "heartbeat.interval.ms": "15000"}) as start:
+        remove = partial(leave_in_place_of, sandbox.bootstrap_servers, unique_name)
+        continue_after_a_commit_without_membership(start, topic, produce, home, remove)
+
+
+def test_a_program_ends_by_sigterm_while_its_partitions_are_owned(start, zookeeper, topic, home, unique_name):
+    """Its attempts fail, and it tries again, until SIGTERM."""
+    owner = f"/consumers/{unique_name}/owners/{topic}/0"
+    zookeeper.create(owner, b"other_host-1-1-0", ephemeral=True, makepath=True)
+    end_by_sigterm_while_it_joins(start, home.members)
+    assert home.members() == []
+    assert zookeeper.get_children(f"/consumers/{unique_name}/owners/{topic}") == ["0"]
+
+
+@pytest.mark.parametrize("protocol", ["kafka"])
+def test_a_program_ends_by_sigterm_while_a_rebalance_waits_for_another_member(
+    start_in, sandbox, topic, home, unique_name
+):
+    """The coordinator answers its JoinGroup only when the other member, which does not poll, joins again."""
+    other = Consumer(
+        {
+            "bootstrap.servers": sandbox.bootstrap_servers,
+            "group.id": unique_name,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "log_level": 3,
+        }
+    )
+    with closing(other), start_in() as start:
+        other.subscribe([topic])
+        eventually(lambda: other.poll(0.05) or other.assignment())
+        end_by_sigterm_while_it_joins(start, lambda: len(home.members()) == 2)
+        eventually(lambda: len(home.members()) == 1)
 
 
 @pytest.mark.slow
@@ -173,19 +222,6 @@ def test_a_commit_that_fails_is_made_up_for_by_the_next_one(private_sandbox, uni
         assert [int(zookeeper.get(path)[0]) for path in paths] == [150] * PARTITIONS
 
 
-@contextmanager
-def stopping_after(count):
-    """A handler that notes records, and ends the run by a signal after so many."""
-    handled = []
-
-    def handle(message):
-        handled.append(message)
-        if len(handled) == count:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    yield handle, handled
-
-
 @pytest.mark.parametrize("ordered_by", ["partition", "key"])
 def test_each_record_is_handled_once_and_in_order(config, topic, produce, offsets, ordered_by):
     records = [(b"key%d" % (number % 10), b"%d" % number) for number in range(1000)]
@@ -214,22 +250,30 @@ def test_each_record_is_handled_once_and_in_order(config, topic, produce, offset
     assert offsets() == [250] * PARTITIONS
 
 
-def test_a_poison_record_ends_the_run_and_is_the_first_that_is_read_again(config, topic, produce, offsets):
-    produce(topic, [{"value": value, "partition": 0} for value in values(20)])
-    calls = []
+def test_by_key_what_is_handled_after_a_record_that_waits_is_handled_again(config, topic, produce, offsets):
+    produce(topic, [{"key": b"b" if number else b"a", "value": b"%d" % number, "partition": 0} for number in range(6)])
+    handled = []
 
     def handle(message):
-        calls.append(message.offset)
-        if message.offset == 7:
-            raise ValueError("poison")
+        if message.key == b"a":
+            raise ValueError("not yet")
+        handled.append(message.offset)
+        if len(handled) == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(ValueError, match="poison"):
-        run(handle, config, [topic], retry=Retry(attempts=3, backoff_s=0.01))
-    assert calls == [0, 1, 2, 3, 4, 5, 6, 7, 7, 7]
-    assert offsets()[0] == 7
-    with stopping_after(13) as (handle, handled):
-        run(handle, config, [topic])
-    assert [message.offset for message in handled] == list(range(7, 20))
+    run(handle, config, [topic], ordered_by="key", retry=Retry(backoff_s=60, limit_s=60))
+    assert handled == [1, 2, 3, 4, 5]
+    assert offsets()[0] == 0
+    again = Handled(0)
+    with ending_after(lambda: eventually(lambda: len(again.numbers) == 6)):
+        run(again, config, [topic], ordered_by="key")
+    assert sorted(again.numbers) == [0, 1, 2, 3, 4, 5]
+    assert offsets()[0] == 6
+
+
+@PROTOCOLS
+def test_a_poison_record_ends_the_run_and_is_the_first_that_is_read_again(configure_in, topic, produce, home):
+    end_before_a_record_that_fails(configure_in(), topic, produce, home)
 
 
 def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect, offsets):
@@ -260,36 +304,63 @@ def test_a_rebalance_in_the_middle_loses_nothing(config, topic, produce, connect
 
 
 @pytest.mark.parametrize(
-    ("protocol", "workers"), [("zookeeper", 1), ("zookeeper", 4), ("coordinator", 4), ("kafka", 1)]
+    ("protocol", "workers", "ordered_by"),
+    [
+        ("zookeeper", 1, "partition"),
+        ("zookeeper", 4, "partition"),
+        ("zookeeper", 4, "key"),
+        ("coordinator", 4, "partition"),
+        ("kafka", 1, "partition"),
+        pytest.param("coordinator", 4, "key", marks=pytest.mark.slow),
+        pytest.param("kafka", 4, "key", marks=pytest.mark.slow),
+    ],
 )
 def test_what_a_rebalance_gives_to_another_member_is_not_handled_here_too(
-    configure, sandbox, topic, produce, connect, protocol, workers
+    configure_in, sandbox, topic, produce, connect, protocol, workers, ordered_by
 ):
-    among = {"group_protocol": protocol, "bootstrap_servers": sandbox.bootstrap_servers}
-    hand_over_each_record_once(configure(**among), topic, produce, partial(connect, **among), workers=workers)
+    other = partial(connect, group_protocol=protocol, bootstrap_servers=sandbox.bootstrap_servers)
+    hand_over_each_record_once(configure_in(), topic, produce, other, workers=workers, ordered_by=ordered_by)
 
 
-@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
-def test_a_membership_that_is_lost_in_the_middle_loses_no_record(configure, sandbox, topic, produce, protocol):
-    config = configure(group_protocol=protocol, bootstrap_servers=sandbox.bootstrap_servers)
+@pytest.mark.parametrize(
+    ("protocol", "ordered_by"),
+    [
+        *((name, "partition") for name in ("zookeeper", "coordinator", "kafka")),
+        ("zookeeper", "key"),
+        pytest.param("coordinator", "key", marks=pytest.mark.slow),
+        pytest.param("kafka", "key", marks=pytest.mark.slow),
+    ],
+)
+def test_a_membership_that_is_lost_in_the_middle_loses_no_record(
+    configure_in, sandbox, topic, produce, protocol, ordered_by
+):
+    lose = partial(leave_in_its_name, sandbox.bootstrap_servers) if protocol == "kafka" else expire
+    lose_nothing_when_the_membership_is_lost(configure_in(), topic, produce, lose, ordered_by=ordered_by)
 
-    leave = partial(leave_in_its_name, sandbox.bootstrap_servers)
-    lose_nothing_when_the_membership_is_lost(config, topic, produce, leave if protocol == "kafka" else expire)
+
+@pytest.mark.parametrize("protocol", ["zookeeper", pytest.param("coordinator", marks=pytest.mark.slow)])
+def test_run_begins_nothing_while_zookeeper_is_silent(configure_in, start_zookeeper, topic, produce):
+    server = start_zookeeper()
+    config = configure_in(zookeeper_connect=server.address, zookeeper_session_timeout_ms=2000)
+    begin_nothing_while_servers_are_silent(config, topic, produce, server.pause, server.resume)
 
 
-def test_a_dead_letter_that_fails_ends_the_run_before_its_record(config, topic, produce, offsets):
-    produce(topic, [{"value": value, "partition": 0} for value in values(20)])
-
-    def handle(message):
-        if message.offset == 7:
-            raise ValueError("poison")
-
-    def dead_letter(message, error):
-        raise OSError("disk is full") from error
-
-    with pytest.raises(OSError, match="disk is full"):
-        run(handle, config, [topic], retry=Retry(unless=(ValueError,)), dead_letter=dead_letter)
-    assert offsets()[0] == 7
+@pytest.mark.slow
+def test_run_begins_nothing_while_its_broker_is_silent(private_sandbox, unique_name):
+    box = private_sandbox(kafka_version="4.2.0", zookeepers=0)
+    config = ConsumerConfig(
+        group_protocol="kafka",
+        bootstrap_servers=box.bootstrap_servers,
+        group_id=unique_name,
+        auto_offset_reset="smallest",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
+        **FIRST_OF_BROKER,
+    )
+    topic = Topics(box.bootstrap_servers).create(unique_name, PARTITIONS)
+    produce = partial(produce_records, box.bootstrap_servers)
+    (broker,) = box.brokers
+    begin_nothing_while_servers_are_silent(config, topic, produce, broker.pause, broker.resume)
 
 
 def listening():

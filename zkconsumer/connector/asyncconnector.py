@@ -278,6 +278,10 @@ class AsyncConsumerConnector:
         """See :attr:`ConsumerConnector.release_s`."""
         return self._opened().release_s
 
+    def may_hand_out(self, partition: TopicPartition) -> bool:
+        """See :meth:`ConsumerConnector.may_hand_out`; a task asks before it begins with a record that has waited."""
+        return self._opened().may_hand_out(partition)
+
     def describe(self) -> MemberDescription:
         """See :meth:`ConsumerConnector.describe`."""
         return self._opened().describe()

@@ -65,7 +65,9 @@ def run(
     KeyboardInterrupt, and with an error of the consumer.
 
     A record may be handled more than once: after a crash, after the end of a session, and if a rebalance gives its
-    partition to another member while its handler takes longer than :attr:`.ConsumerConnector.release_s`.
+    partition to another member while its handler takes longer than :attr:`.ConsumerConnector.release_s`. With
+    ``ordered_by="key"`` a signal and a rebalance repeat records, too: in each partition a commit stops before the first
+    record that is not handled, and those after it that are handled already are read again.
 
     Args:
         handler: is called by several threads. When it returns, the record's effects must be durable.
