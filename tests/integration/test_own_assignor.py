@@ -76,6 +76,21 @@ def test_members_get_the_partitions_of_their_rack(member, topic_factory, produce
 
 
 @PROTOCOLS
+def test_an_assignor_needs_no_user_data(member, topic_factory, produce, protocol):
+    topic = topic_factory(4)
+    produce(topic, values(40))
+    one, other = (member(partition_assignment_strategy=f"{HERE}:Bare") for _ in range(2))
+    received = collect(one.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(one) == parts(topic, 0, 1, 2, 3))
+    more = collect(other.create_message_streams({topic: 1})[topic])
+    shares = [parts(topic, 0, 2), parts(topic, 1, 3)]
+    eventually(lambda: [owned(one), owned(other)] in (shares, shares[::-1]))
+    assert one.describe().strategy == other.describe().strategy == "bare"
+    produce(topic, values(40, start=40))
+    eventually(lambda: {*received, *more} == {*values(80)})
+
+
+@PROTOCOLS
 @pytest.mark.parametrize("strategy", ["R0", "Eager"])
 def test_the_one_that_assigns_loses_its_membership(member, sandbox, topic_factory, produce, protocol, strategy):
     topic = topic_factory(4)

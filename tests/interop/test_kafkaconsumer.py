@@ -9,7 +9,7 @@ import pytest
 from jvmclients.kafkaconsumer import JavaKafkaConsumer
 from tests.fixtures.peers import Confluent
 from tests.fixtures.waiting import eventually
-from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer import ConsumerConfig, ConsumerConnector, RebalanceFailed
 
 PARTITIONS = 6
 JAVA, OURS, CONFLUENT = "java", "ours", "confluent"
@@ -29,9 +29,9 @@ _CLASSES = {
 
 
 class Ours:
-    """A member of ours, read by a thread for each stream."""
+    """A member of ours, read by a thread for each stream; ``settings`` are further ones."""
 
-    def __init__(self, servers, group, topic, strategy=None, streams=1):
+    def __init__(self, servers, group, topic, strategy=None, streams=1, **settings):
         self.connector = ConsumerConnector(
             ConsumerConfig(
                 bootstrap_servers=servers,
@@ -41,6 +41,7 @@ class Ours:
                 session_timeout_ms=20_000,
                 heartbeat_interval_ms=200,
                 partition_assignment_strategy=strategy,
+                **settings,
             )
         )
         self.values = []
@@ -172,6 +173,52 @@ def test_defaults_of_both_have_a_common_strategy(client_jvm, sandbox, group, top
     group.expect_each_record_once()
     group.leave(group.present[-1])
     group.settle([4, 2])
+    group.expect_each_record_once()
+
+
+OWN = "tests.fixtures.assignors:R0"
+
+
+def test_an_own_assignor_alone_is_refused_beside_java(client_jvm, sandbox, group, topic, unique_name):
+    """The brokers refuse a member without a common strategy before they begin a rebalance."""
+    common = (sandbox.bootstrap_servers, unique_name, topic)
+    group.join(Java(client_jvm, *common))
+    group.settle()
+
+    def rebalances():
+        logs = (broker.log.read_text(encoding="utf-8", errors="replace") for broker in sandbox.brokers)
+        return sum(log.count(f"Preparing to rebalance group {unique_name} ") for log in logs)
+
+    before = rebalances()
+    with pytest.raises(RebalanceFailed, match=r"no strategy of partition\.assignment\.strategy="):
+        Ours(*common, OWN, rebalance_max_retries=2, rebalance_backoff_ms=100)
+    group.expect_each_record_once()
+    assert rebalances() == before > 0
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours-leads", "java-leads"])
+def test_an_own_assignor_takes_over_when_java_has_left(client_jvm, sandbox, group, topic, unique_name, ours_first):
+    """While both are in the group, the strategy that both have assigns."""
+    common = (sandbox.bootstrap_servers, unique_name, topic)
+    strategies = []
+
+    def ours():
+        made = Ours(*common, f"{OWN},cooperative-sticky")
+        strategies.append(lambda: made.connector.describe().strategy)
+        return made
+
+    def java():
+        return Java(client_jvm, *common, "cooperative-sticky")
+
+    for make in (ours, java, ours) if ours_first else (java, ours, ours):
+        group.join(make())
+        group.settle()
+    assert [strategy() for strategy in strategies] == ["cooperative-sticky"] * 2
+    group.expect_each_record_once()
+    (of_java,) = (member for member in group.present if isinstance(member, Java))
+    group.leave(of_java)
+    group.settle()
+    eventually(lambda: [strategy() for strategy in strategies] == ["by-rack"] * 2)
     group.expect_each_record_once()
 
 
