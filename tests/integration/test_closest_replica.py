@@ -1,13 +1,17 @@
 """Fetching from the closest replica (KIP-392), on brokers in racks."""
 
 import threading
+from contextlib import closing
 
 import pytest
 
+from tests.chaos.assignments import OwnersAtCoordinator
 from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, owned, parts
+from tests.fixtures.fetch import brokers_of
 from tests.fixtures.racks import Racks
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import expire
 from zkconsumer import ConsumerConfig, ConsumerConnector, read
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.ranges import rangefetcher
@@ -162,13 +166,95 @@ def test_a_task_of_spark_reads_from_the_replica_in_the_rack(racks, topic, unique
     assert {broker for broker, size in fetched if size} == ({1} if rack else {0, 1})
 
 
-def test_a_follower_that_is_killed_costs_no_record(racks, topic, unique_name):
-    """The last test of this module, since it harms the broker."""
-    with Reading(racks, unique_name, topic, **RACK) as reading:
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
+def test_a_group_changes_while_records_come_from_a_replica(racks, topic, unique_name, protocol):
+    change_the_group(racks, topic, unique_name, protocol)
+
+
+@of_newest
+def test_a_group_in_which_the_broker_assigns_changes_while_records_come_from_a_replica(racks, topic, unique_name):
+    change_the_group(racks, topic, unique_name, "consumer")
+
+
+def change_the_group(racks, topic, group, protocol):
+    """Another member joins, one loses its membership, one leaves; records are produced in each of these."""
+    produced = 0
+
+    def produce():
+        nonlocal produced
+        produce_records(racks.bootstrap_servers, topic, values(40, start=produced))
+        produced += 40
+
+    def expect_all(*readings):
+        eventually(lambda: {value for reading in readings for value in reading.values()} == {*range(produced)})
+
+    with Reading(racks, group, topic, group_protocol=protocol, client_id="one", **RACK) as one:
+        produce()
+        eventually(lambda: one.brokers() == {1: 4})
+        with Reading(racks, group, topic, group_protocol=protocol, client_id="other", **RACK) as other:
+            produce()
+            eventually(lambda: one.brokers() == other.brokers() == {1: 2})
+            produce()
+            expect_all(one, other)
+            generation = one.connector.describe().generation
+            if protocol in ("kafka", "consumer"):
+                with closing(OwnersAtCoordinator(brokers_of(racks.bootstrap_servers), group)) as coordinator:
+                    coordinator.remove("one", assigned_by_brokers=protocol == "consumer")
+            else:
+                expire(one.connector)
+            produce()
+            eventually(lambda: one.connector.describe().generation > generation)
+            eventually(lambda: one.brokers() == other.brokers() == {1: 2})
+            produce()
+            expect_all(one, other)
+        produce()
+        eventually(lambda: one.brokers() == {1: 4})
+        produce()
+        expect_all(one, other)
+
+
+# The tests from here on harm the broker, and are the last ones of this module.
+
+
+@pytest.fixture
+def kill(racks):
+    """Kill the broker in rack r1, which is started again at the end."""
+    yield racks.brokers[1].kill
+    if not racks.brokers[1].running:
+        racks.brokers[1].start()
+
+
+@of_releases
+def test_a_replica_is_killed_while_a_range_is_read_from_it(racks, topic, fetched, kill):
+    produce_records(racks.bootstrap_servers, topic, [b"%d" % number + b"." * 20_000 for number in range(4000)])
+    config = ConsumerConfig.without_group(bootstrap_servers=racks.bootstrap_servers, client_rack="r1")
+    rows, before = [], None
+    for batch in read(topic, config, columns=["value"]):
+        rows += [int(value.rstrip(b".")) for value in batch["value"].to_pylist()]
+        if before is None:
+            before = len(fetched)
+            kill()
+    assert sorted(rows) == [*range(4000)]
+    assert {broker for broker, size in fetched[:before] if size} == {1}
+    assert {broker for broker, size in fetched[-4:]} == {0}, "80 MB are more than what had been fetched"
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
+def test_a_follower_that_is_killed_costs_no_record(racks, topic, unique_name, protocol, kill):
+    outlive_the_replica(racks, topic, unique_name, protocol, kill)
+
+
+@of_newest
+def test_a_follower_that_is_killed_costs_no_record_where_the_broker_assigns(racks, topic, unique_name, kill):
+    outlive_the_replica(racks, topic, unique_name, "consumer", kill)
+
+
+def outlive_the_replica(racks, topic, group, protocol, kill):
+    with Reading(racks, group, topic, group_protocol=protocol, **RACK) as reading:
         produce_records(racks.bootstrap_servers, topic, values(40))
         eventually(lambda: reading.values() == [*range(40)])
         eventually(lambda: reading.brokers() == {1: 4})
-        racks.brokers[1].kill()
+        kill()
         for start in range(40, 200, 40):
             produce_records(racks.bootstrap_servers, topic, values(40, start=start))
         eventually(lambda: reading.values() == [*range(200)])
