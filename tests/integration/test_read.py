@@ -1,6 +1,9 @@
 """``zkconsumer.read`` on a real broker: which records are read, as what, and what ends it early."""
 
 import gc
+import signal
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 
@@ -103,6 +106,23 @@ def test_retention_while_it_reads_is_an_error_that_names_what_is_missing(brokers
         reader.read_all()
 
 
+def taken_by(library, reader):
+    """What a library makes of a reader, as docs/streams.md shows."""
+    if library == "polars":
+        return polars.from_arrow(reader)
+    if library == "duckdb":
+        return duckdb.sql("SELECT count(*) FROM reader").fetchall()
+    return reader.read_pandas()
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb", "pandas"])
+def test_retention_is_an_error_of_the_library_that_reads(brokers, filled, topics, library):
+    reader = read(filled, brokers, start={0: 0}, columns=["value"])
+    delete_records_before(topics._admin(), filled, 0, 100)
+    with pytest.raises(Exception, match=rf"{filled}-0 has lost offsets 0 to 100: its log begins at 100"):
+        taken_by(library, reader)
+
+
 def test_a_reader_that_is_dropped_stops_fetching(sandbox, brokers, topic_factory):
     def fetchers():
         return [thread for thread in threading.enumerate() if thread.name.startswith("range-fetcher")]
@@ -145,10 +165,38 @@ def test_the_command_writes_a_range(sandbox, filled, tmp_path):
     rows = polars.read_parquet(part)
     assert rows.shape == (50, 8)
     assert rows["timestamp"].min() >= datetime.fromtimestamp((NOON_MS + 100) / 1000, UTC)
+    parts = tmp_path / "range"
+    of_range = ("--partition", "1", "--offset", "10", "--until", "20")
+    assert consume(*of_range, "--format", "parquet", "--output", str(parts)) == (0, "")
+    (part,) = parts.iterdir()
+    assert [*map(int, polars.read_parquet(part)["value"])] == [2 * n + 1 for n in range(10, 20)]
     assert consume("--partition", "7", "--output", str(lines)) == (
         1,
         f"topic {filled} has 2 partitions, and not number 7",
     )
+
+
+def test_a_signal_ends_the_command_after_a_whole_line(sandbox, topic_factory, produce):
+    """The pipe is full when the signal comes: the batch that is being written is completed."""
+    topic, until = topic_factory(1), 3900
+    produce(topic, [b"%04d" % number * 1250 for number in range(4000)])
+    words = ["consume", "--bootstrap-server", sandbox.bootstrap_servers, "--topic", topic, "--partition", "0"]
+    words += ["--offset", "0", "--until", str(until)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "zkconsumer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        try:
+            first = process.stdout.read(1)
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert b"a signal has ended the command before the end of the range" in errors
+    *lines, end = (first + rest).split(b"\n")
+    assert end == b""
+    assert 0 < len(lines) < until, "20 MB are more than a batch"
+    assert all(line == b"%04d" % number * 1250 for number, line in enumerate(lines))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -20,7 +20,7 @@ from zkconsumer.cli.connection import (
     refuse_conflicts,
 )
 from zkconsumer.cli.consumerange import consume_range, wanted_range
-from zkconsumer.cli.ending import EndedEarly, Ending
+from zkconsumer.cli.ending import LAST_WRITE_S, EndedEarly, Ending
 from zkconsumer.config.consumerconfig import PROPERTIES, ConsumerConfig
 from zkconsumer.config.propertydef import parse
 from zkconsumer.errors import (
@@ -56,9 +56,6 @@ assert isinstance(_PROTOCOLS, tuple)
 
 _COMMIT_AGAIN_S = 0.2
 """Pause between two attempts to commit a record, in seconds."""
-
-_LAST_WRITE_S = 10.0
-"""How long the process waits at its end for a thread that is still writing, in seconds."""
 
 
 @click.command()
@@ -308,7 +305,7 @@ class _Consumption:
         self._ending.wait(lambda: _events.info("%s", connector.describe()))
         # The streams end first, so that every record they handed out is written before the last commit.
         connector.end_streams()
-        deadline = time.monotonic() + _LAST_WRITE_S
+        deadline = time.monotonic() + LAST_WRITE_S
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
 

@@ -8,6 +8,10 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
+
+LAST_WRITE_S: Final = 10.0
+"""How long a command waits at its end for a thread that is still writing records, in seconds."""
 
 
 class EndedEarly(BaseException):
