@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from types import SimpleNamespace
 
+import pyarrow
 import pytest
 
 from tests.fixtures.documentexamples import Page
@@ -122,20 +123,49 @@ def test_a_delta_table_has_each_record_once(recipe, produce, tmp_path):
     rows = DeltaTable(path).to_pyarrow_table()
     assert Counter(rows["value"].to_pylist()) == {b"%d" % n: 1 for n in range(2 * COUNT)}
     sink = names["sink"]
-    assert sink.position(TopicPartition(topic, 0)) == COUNT
+    assert sink.table().transaction_version(sink.application(TopicPartition(topic, 0))) == COUNT
     batch = rows.filter([p == 0 for p in rows["partition"].to_pylist()]).combine_chunks().to_batches()[0]
     sink.store(batch)
     assert DeltaTable(path).to_pyarrow_table().num_rows == 2 * COUNT
     assert isinstance(names["config"], ConsumerConfig)
 
 
+def test_of_two_consumers_that_store_a_partition_at_once_one_fails(recipe, produce, tmp_path, monkeypatch):
+    """The other one stores between the first one's look at the table and its write."""
+    import deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    page, code, topic = recipe(DELTA)
+    path = str(tmp_path / "clicks-table")
+    produce(topic, [{"value": b"%d" % n, "partition": 0} for n in range(COUNT)])
+    code, write, competing = code.replace("clicks-table", path), deltalake.write_deltalake, []
+
+    def write_after_the_other(table, rows, **named):
+        if competing:
+            (batch,) = rows.to_batches()
+            competing.pop().store(batch)
+        write(table, rows, **named)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", write_after_the_other)
+    names = page.run([code], lambda: None)
+    sink, other = names["sink"], names["DeltaSink"](path, names["sink"].group)
+    later = {"topic": topic, "partition": 0, "offset": COUNT, "key": None, "value": b"once"}
+    batch = pyarrow.RecordBatch.from_pylist([later], schema=names["SCHEMA"])
+    competing.append(other)
+    with pytest.raises(CommitFailedError):
+        sink.store(batch)
+    sink.store(batch)  # as it is delivered again
+    rows = deltalake.DeltaTable(path).to_pyarrow_table()
+    assert Counter(rows["value"].to_pylist()) == {b"once": 1, **{b"%d" % n: 1 for n in range(COUNT)}}
+
+
 KILLED = """
 import os, signal, deltalake
 from deltalake import write_deltalake as write
 
-def write_and_end(*arguments, **named):
-    write(*arguments, **named)
-    if sum(1 for name in os.listdir(os.path.join(arguments[0], "_delta_log")) if name.endswith(".json")) == {writes}:
+def write_and_end(table, *arguments, **named):
+    write(table, *arguments, **named)
+    if sum(1 for name in os.listdir(os.path.join({path!r}, "_delta_log")) if name.endswith(".json")) == {writes}:
         os.kill(os.getpid(), signal.SIGKILL)  # as kill -9 does, before any commit of the group
 
 deltalake.write_deltalake = write_and_end
@@ -150,9 +180,9 @@ def test_a_delta_table_has_each_record_once_after_a_crash(recipe, unique_name, p
     path = str(tmp_path / "clicks-table")
     code = code.replace("clicks-table", path)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for times, writes in enumerate((1, 3)):
+    for times, writes in enumerate((2, 4)):
         produce(topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(COUNT * times, COUNT * (times + 1))])
-        program = [sys.executable, "-c", KILLED.format(writes=writes) + code]
+        program = [sys.executable, "-c", KILLED.format(path=path, writes=writes) + code]
         ended = subprocess.run(program, env=environment, check=False, capture_output=True, timeout=200)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         assert 0 < DeltaTable(path).to_pyarrow_table().num_rows <= COUNT * (times + 1)

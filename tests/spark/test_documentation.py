@@ -1,6 +1,7 @@
 """The Spark examples of the documents, on a real session."""
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -55,3 +56,76 @@ def test_the_page_of_spark_archives_selects_columns_and_watches(page, spark):
     assert names["values"].columns == ["value"]
     assert names["keyed"].columns == ["offset", "key", "value"]
     await_until(lambda: names["monitor"].snapshot() == [], "ended queries are forgotten")
+
+
+class Database:
+    """An embedded database of Spark's own jars, in the JVM of the session."""
+
+    def __init__(self, spark, directory):
+        spark._jvm.java.lang.System.setProperty("derby.stream.error.file", f"{directory}/derby.log")
+        self.url = f"jdbc:derby:{directory}/clicks"
+        self._drivers = spark._jvm.java.sql.DriverManager
+        self._drivers.getConnection(f"{self.url};create=true").close()
+
+    def execute(self, statement):
+        with closing(self._drivers.getConnection(self.url)) as connection:
+            connection.createStatement().executeUpdate(statement)
+
+    def rows(self, question):
+        with closing(self._drivers.getConnection(self.url)) as connection:
+            found, rows = connection.createStatement().executeQuery(question), []
+            while found.next():
+                rows.append(tuple(found.getString(n + 1) for n in range(found.getMetaData().getColumnCount())))
+            return rows
+
+
+def test_a_table_of_a_database_has_each_row_once_after_crashes(
+    sandbox, topic_factory, produce, unique_name, tmp_path, spark
+):
+    """One comes inside the transaction, and one between the transaction and the end of the batch."""
+    from pyspark.errors import StreamingQueryException
+
+    topic, database = topic_factory(partitions=4), Database(spark, tmp_path)
+    opened = Page("docs/recipes.md", sandbox, topic, unique_name)
+    (tables,) = opened.blocks("sql")
+    for statement in filter(str.strip, tables.split(";")):
+        database.execute(statement)
+    (code,) = (block for block in opened.blocks("python") if "java.sql" in block)
+    for former, there in {
+        "jdbc:postgresql://db/web": database.url,
+        "/checkpoints/jdbc": str(tmp_path / "checkpoint"),
+        "foreachBatch(save)": "foreachBatch(then_crash(save))",
+        ".start()": ".trigger(availableNow=True).start()",
+    }.items():
+        assert former in code
+        code = code.replace(former, there)
+    crashes = []
+
+    def then_crash(save):
+        def saved(batch, batch_id):
+            save(batch, batch_id)
+            if crashes:
+                raise OSError(crashes.pop())
+
+        return saved
+
+    def run(first, last):
+        more = RECORDS[first:last]
+        produce(topic, [{"value": b"%d" % n, "partition": n % 4} for n in range(first, first + len(more))])
+        in_time(lambda: opened.run([code], lambda: None, then_crash=then_crash))
+
+    crashes.append("after the transaction")
+    with pytest.raises(StreamingQueryException, match="after the transaction"):
+        run(0, 50)
+    assert database.rows("SELECT * FROM stored")
+    run(0, 0)
+    ((newest,),) = database.rows("SELECT max(id) FROM batches")
+    database.execute(f"ALTER TABLE batches ADD CONSTRAINT crash CHECK (id <= {newest})")
+    with pytest.raises(StreamingQueryException, match="CRASH"):
+        run(50, 100)
+    assert len(database.rows("SELECT * FROM stored")) == 50
+    database.execute("ALTER TABLE batches DROP CONSTRAINT crash")
+    run(100, 150)
+    assert sorted(int(payload) for (payload,) in database.rows("SELECT payload FROM stored")) == [*range(150)]
+    assert len(database.rows("SELECT DISTINCT kafka_partition, kafka_offset FROM stored")) == 150
+    assert {name for (name,) in database.rows("SELECT query FROM batches")} == {"clicks-1"}
