@@ -142,12 +142,17 @@ def test_a_program_outlives_its_membership(start_in, program, topic, produce, ho
         outlive_the_membership(start, program, topic, produce, home)
 
 
-@pytest.mark.parametrize("protocol", ["kafka"])
+@pytest.mark.parametrize("protocol", ["zookeeper", "kafka"])
 def test_a_commit_without_membership_is_made_up_for_by_the_next_one(
-    start_in, sandbox, unique_name, topic, produce, home
+    start_in, sandbox, unique_name, topic, produce, home, protocol
 ):
-    with start_in(**{"session.timeout.ms": "45000", "heartbeat.interval.ms": "15000"}) as start:
-        remove = partial(leave_in_place_of, sandbox.bootstrap_servers, unique_name)
+    def remove(member):
+        if protocol == "kafka":
+            leave_in_place_of(sandbox.bootstrap_servers, unique_name, member)
+        eventually(lambda: not home.members())
+
+    timeouts = {"session.timeout.ms": "45000", "zookeeper.session.timeout.ms": "2000"}
+    with start_in(**timeouts, **{"heartbeat.interval.ms": "15000"}) as start:
         continue_after_a_commit_without_membership(start, topic, produce, home, remove)
 
 
