@@ -39,7 +39,7 @@ def _row_document(row: FleetRow) -> dict[str, Any]:
         "protocol": group.protocol,
         "state": row.state.value,
         "reason": row.reason,
-        "old_members": row.members,
+        "members": row.members,
         "partitions": row.partitions,
     }
 

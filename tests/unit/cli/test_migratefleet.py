@@ -135,7 +135,7 @@ def test_a_group_of_wave_0_is_shown_and_named(fleet):
     """Otherwise it would be forgotten."""
     (fleet / "c.toml").write_text(file_of(fleet, "g").replace("wave = 1", "wave = 0"))
     shown = fleet_command("status", fleet, "--wave", 0)
-    assert "wave,owner,target,protocol,state,reason,old_members" in fleet_command("status", fleet, "--csv").stdout
+    assert "wave,owner,target,protocol,state,reason,members" in fleet_command("status", fleet, "--csv").stdout
     assert "it is in wave 0: the comment in its file has why" in shown.stdout
     assert f"next: zkconsumer migrate fleet plan {fleet} --group g --cluster c\n" in shown.stderr
     refused = fleet_command("plan", fleet, "--wave", 0)

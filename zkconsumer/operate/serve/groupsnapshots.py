@@ -161,6 +161,7 @@ class GroupSnapshot:
             "was": None if lag.was is None else lag.was.value,
             "severity": lag.severity,
             "problem": lag.is_problem,
+            "is_problem": lag.is_problem,  # its former name, which scripts may read
             "stale": self.values_ms is not None,
             "lag_s": None if lag.lag is None or None in ages else max(filter(None, ages), default=0.0),
             "complete": lag.complete,

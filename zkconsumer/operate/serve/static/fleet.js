@@ -31,7 +31,7 @@ function show(found) {
       cell(printable(one.reason), "text"),
       cell(String(one.wave), "number"),
       cell(printable(one.owner) || UNKNOWN),
-      cell(one.old_members === null ? UNKNOWN : String(one.old_members), "number"),
+      cell(one.members === null ? UNKNOWN : String(one.members), "number"),
       cell(one.partitions === null ? UNKNOWN : String(one.partitions), "number"),
       cell(printable(one.target)),
       cell(printable(one.cluster)),
