@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.chaos.assignments import OwnersAtCoordinator
 from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, owned, parts
@@ -148,11 +149,18 @@ def test_a_range_is_read_from_the_replica_in_the_rack(racks, topic, fetched):
     assert {broker for broker, size in fetched if size} == {1}
 
 
+def leaders(racks, topic):
+    """The brokers that lead its partitions: both, unless one has lost its session with ZooKeeper on a busy machine."""
+    metadata = AdminClient({"bootstrap.servers": racks.bootstrap_servers}).list_topics(topic, timeout=30)
+    return {partition.leader for partition in metadata.topics[topic].partitions.values()}
+
+
 @of_releases
 @pytest.mark.parametrize("rack", ["r1", None])
 def test_a_task_of_spark_reads_from_the_replica_in_the_rack(racks, topic, unique_name, fetched, rack):
     """The source as an executor calls it, in this process."""
     produce_records(racks.bootstrap_servers, topic, values(400))
+    led_by = leaders(racks, topic)
     options = {**racks.connection, "subscribe": topic, "group.id": unique_name, "startingOffsets": "earliest"}
     source = ZkConsumerDataSource({**options, **({"client.rack": rack} if rack else {})})
     reader = source.reader(source.schema())
@@ -163,7 +171,7 @@ def test_a_task_of_spark_reads_from_the_replica_in_the_rack(racks, topic, unique
         for value in batch["value"].to_pylist()
     ]
     assert sorted(rows) == [*range(400)]
-    assert {broker for broker, size in fetched if size} == ({1} if rack else {0, 1})
+    assert {broker for broker, size in fetched if size} == ({1} if rack else led_by)
 
 
 @pytest.mark.parametrize("protocol", ["zookeeper", "coordinator", "kafka"])
