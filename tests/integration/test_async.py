@@ -2,18 +2,25 @@
 
 import asyncio
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 
 import pytest
 
+from tests.fixtures.asyncmembers import (
+    call_the_coroutines_of_a_listener,
+    collecting,
+    eventually,
+    owned,
+    read_although_the_membership_is_lost,
+    rebalance_while_tasks_are_cancelled,
+    wait_without_threads,
+)
 from tests.fixtures.consumers import IN_BROKER_GROUP, IN_ZOOKEEPER, leave_in_its_name, parts
 from tests.fixtures.documents import ROOT
 from tests.fixtures.finishing import finish_in_an_event_loop
@@ -55,35 +62,6 @@ def config(sandbox, unique_name):
     return make
 
 
-async def eventually(condition, seconds=120):
-    """Wait for a condition while the loop runs."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def collecting(streams):
-    """Read streams with a task each; the values arrive in the list."""
-    received = []
-
-    async def read(stream):
-        async for message in stream:
-            received.append(int(message.value))
-
-    tasks = [asyncio.create_task(read(stream)) for stream in streams]
-    try:
-        yield received
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def owned(connector):
-    return set(connector.describe().owned)
-
-
 every_protocol = pytest.mark.parametrize("protocol", SETTINGS)
 
 
@@ -119,116 +97,21 @@ def test_members_share_a_topic_and_continue_at_their_offsets(config, topic_facto
 
 @every_protocol
 def test_tasks_that_are_cancelled_while_the_group_rebalances(config, topic_factory, produce, protocol):
-    """Nothing is skipped; with all of it committed by rebalances, nothing is delivered twice but what was held."""
-    topic = topic_factory(4)
-    dice = random.Random(5)
-
-    async def read(stream, received):
-        while True:
-            if dice.random() < 0.5:
-                received.append(int((await stream.next_message()).value))
-                continue
-            batch = await stream.next_batch(max_rows=dice.randrange(1, 10))
-            received.extend(int(value.as_py()) for value in batch["value"])
-
-    async def read_with_cancellations(stream, received, ended):
-        while not ended.is_set():
-            task = asyncio.create_task(read(stream, received))
-            await asyncio.sleep(dice.random() * 0.02)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def consume():
-        received, ended = [], asyncio.Event()
-        async with AsyncConsumerConnector(config(protocol)) as one:
-            streams = (await one.create_message_streams({topic: 2}))[topic]
-            readers = [asyncio.create_task(read_with_cancellations(stream, received, ended)) for stream in streams]
-            for round_number in range(3):
-                await asyncio.to_thread(produce, topic, values(400, start=round_number * 400))
-                async with AsyncConsumerConnector(config(protocol)) as other:
-                    (stream,) = await other.create_message_streams_by_filter(Whitelist(topic))
-                    reader = asyncio.create_task(read_with_cancellations(stream, received, ended))
-                    expected = {*range(round_number * 400 + 200)}
-                    await eventually(partial(expected.issubset, received))
-                    await other.commit_offsets()
-                    reader.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await reader
-            await eventually(lambda: {*received} == {*range(1200)})
-            ended.set()
-            await asyncio.gather(*readers)
-        assert (
-            sum((Counter(received) - Counter(range(1200))).values()) <= 6 * 3 * 9
-        )  # what three streams hold in six rebalances
-
-    asyncio.run(consume())
+    asyncio.run(rebalance_while_tasks_are_cancelled(partial(config, protocol), topic_factory(4), produce))
 
 
 @every_protocol
 def test_a_membership_that_is_lost_skips_nothing(config, sandbox, topic_factory, produce, protocol):
     """In ZooKeeper, where no other member has had the partitions meanwhile, nothing is repeated, either."""
-    topic = topic_factory(2)
+    topic, make = topic_factory(2), partial(config, protocol)
     lose = partial(leave_in_its_name, sandbox.bootstrap_servers) if protocol == "kafka" else expire
-    produce(topic, values(300))
-
-    async def consume():
-        async with AsyncConsumerConnector(config(protocol)) as one:
-            streams = (await one.create_message_streams({topic: 1}))[topic]
-            async with collecting(streams) as received:
-                await eventually(lambda: len(received) >= 300)
-                generation = one.describe().generation
-                await asyncio.to_thread(lose, one._connector)
-                await eventually(lambda: one.describe().generation > generation)
-                await asyncio.to_thread(produce, topic, values(300, start=300))
-                await eventually(lambda: {*received} == {*range(600)})
-            assert protocol == "kafka" or sorted(received) == [*range(600)]
-
-    asyncio.run(consume())
+    received = asyncio.run(read_although_the_membership_is_lost(make, topic, produce, lose))
+    assert protocol == "kafka" or sorted(received) == [*range(600)]
 
 
 @every_protocol
 def test_a_listener_s_coroutines_run_on_the_loop_and_may_commit(config, topic_factory, produce, protocol):
-    topic = topic_factory(2)
-    produce(topic, values(20))
-    calls, threads = [], set()
-
-    class Listener(AsyncRebalanceListener):
-        def __init__(self, connector):
-            self.connector = connector
-
-        async def before_releasing_partitions(self, owned):
-            threads.add(threading.current_thread())
-            await asyncio.sleep(0.01)
-            if owned:
-                await self.connector.commit_offsets()
-            calls.append(("releases", len(owned)))
-
-        async def before_starting_fetchers(self, consumer_id, assignment):
-            threads.add(threading.current_thread())
-            calls.append(("starts", consumer_id == self.connector.consumer_id))
-            return {TopicPartition(topic, 0): 1} if len(calls) < 3 else None
-
-    flushed = []
-
-    async def flush():
-        flushed.append(threading.current_thread())
-
-    async def consume():
-        one = AsyncConsumerConnector(config(protocol, auto_commit_interval_ms=100_000), before_commit=flush)
-        one.set_rebalance_listener(Listener(one))
-        async with one:
-            streams = (await one.create_message_streams({topic: 1}))[topic]
-            async with collecting(streams) as received:
-                await eventually(lambda: len(received) >= 19)
-                async with AsyncConsumerConnector(config(protocol)) as other:
-                    await other.create_message_streams({topic: 1})
-                    await eventually(lambda: len(owned(one)) == 1)
-                    await eventually(lambda: calls[-1][0] == "starts")
-        assert ("releases", 2) in calls or ("releases", 1) in calls
-        assert threads == {threading.current_thread()} == {*flushed}
-
-    asyncio.run(consume())
+    asyncio.run(call_the_coroutines_of_a_listener(partial(config, protocol), topic_factory(2), produce))
 
 
 @every_protocol
@@ -383,18 +266,7 @@ def test_the_line_of_the_page_ends_a_program_at_sigterm_with_all_of_it_committed
 
 @every_protocol
 def test_streams_that_wait_cost_no_threads(config, topic_factory, protocol):
-    topic = topic_factory(1)
-
-    async def threads_of(streams):
-        async with AsyncConsumerConnector(config(protocol)) as one:
-            made = (await one.create_message_streams({topic: streams}))[topic]
-            async with collecting(made):
-                await eventually(lambda: len(owned(one)) == 1)
-                await asyncio.sleep(0.2)
-                return threading.active_count()
-
-    few, many = asyncio.run(threads_of(1)), asyncio.run(threads_of(50))
-    assert many <= few + 1, "a fetcher may come and go"
+    wait_without_threads(partial(config, protocol), topic_factory(1))
 
 
 def test_a_task_that_is_cancelled_while_it_connects_leaves_nothing_behind(config, topic_factory):

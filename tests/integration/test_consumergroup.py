@@ -7,6 +7,12 @@ import psutil
 import pytest
 
 from jvmclients.kafkaconsumer import KafkaConsumerJvm
+from tests.fixtures.asyncmembers import (
+    call_the_coroutines_of_a_listener,
+    read_although_the_membership_is_lost,
+    rebalance_while_tasks_are_cancelled,
+    wait_without_threads,
+)
 from tests.fixtures.consumers import (
     FIRST_OF_BROKER,
     change_topics_while_removed,
@@ -204,6 +210,25 @@ def test_a_member_in_an_event_loop(config, topic_factory, produce):
 
 def test_tasks_of_an_event_loop_finish_records_that_are_committed_when_they_are_done(config, topic_factory, produce):
     asyncio.run(finish_in_an_event_loop(config, topic_factory(4), produce))
+
+
+def test_tasks_of_an_event_loop_that_are_cancelled_while_the_group_rebalances(config, topic_factory, produce):
+    asyncio.run(rebalance_while_tasks_are_cancelled(config.replace, topic_factory(4), produce))
+
+
+def test_tasks_of_an_event_loop_read_although_the_membership_is_lost(config, group, topic_factory, produce):
+    def remove(connector):
+        group.remove(identity(connector).member_id)
+
+    asyncio.run(read_although_the_membership_is_lost(config.replace, topic_factory(2), produce, remove))
+
+
+def test_the_coroutines_of_a_listener_run_on_the_loop_and_may_commit(config, topic_factory, produce):
+    asyncio.run(call_the_coroutines_of_a_listener(config.replace, topic_factory(2), produce))
+
+
+def test_streams_of_an_event_loop_that_wait_cost_no_threads(config, topic_factory):
+    wait_without_threads(config.replace, topic_factory(1))
 
 
 def test_a_stream_is_woken_and_ended_by_threads_and_signals(member, topic_factory, produce):
