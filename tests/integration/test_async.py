@@ -180,12 +180,13 @@ def test_what_else_the_connector_offers(config, topic_factory, produce):
 
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, signal, sys
 from zkconsumer import AsyncConsumerConnector, ConsumerConfig
 
 async def main(properties, topic):
     async with AsyncConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
         (stream,) = (await connector.create_message_streams({topic: 1}))[topic]
+        %s
         async for message in stream:
             print(int(message.value), flush=True)
 
@@ -200,7 +201,7 @@ def test_ctrl_c_under_asyncio_run_commits_and_leaves(sandbox, unique_name, topic
     settings = {**sandbox.connection, "group.id": unique_name, "auto.offset.reset": "smallest"}
     properties = tmp_path / "consumer.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    command = [sys.executable, "-c", PROGRAM, properties, topic]
+    command = [sys.executable, "-c", PROGRAM % "", properties, topic]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         try:
@@ -212,21 +213,6 @@ def test_ctrl_c_under_asyncio_run_commits_and_leaves(sandbox, unique_name, topic
             process.kill()
     assert zookeeper.get(f"/consumers/{unique_name}/offsets/{topic}/0")[0] == b"20"
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
-
-
-ENDED_BY_SIGTERM = """
-import asyncio, signal, sys
-from zkconsumer import AsyncConsumerConnector, ConsumerConfig
-
-async def main(properties, topic):
-    async with AsyncConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
-        (stream,) = (await connector.create_message_streams({topic: 1}))[topic]
-        %s
-        async for message in stream:
-            print(int(message.value), flush=True)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
 
 
 @every_protocol
@@ -250,7 +236,7 @@ def test_the_line_of_the_page_ends_a_program_at_sigterm_with_all_of_it_committed
     if protocol == "kafka":
         del settings["zookeeper.connect"]
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    command = [sys.executable, "-c", ENDED_BY_SIGTERM % line, properties, topic]
+    command = [sys.executable, "-c", PROGRAM % line, properties, topic]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:

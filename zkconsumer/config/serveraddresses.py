@@ -34,3 +34,12 @@ def server_addresses(connect: str) -> ServerAddresses:
         tuple(server if _PORT.search(server) else f"{server}:{ZOOKEEPER_PORT}" for server in servers),
         (slash + chroot).rstrip("/"),
     )
+
+
+def server_address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets.
+
+    >>> server_address("b0", 9092), server_address("::1", 9092)
+    ('b0:9092', '[::1]:9092')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

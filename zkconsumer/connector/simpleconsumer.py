@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.config.serveraddresses import server_address
 from zkconsumer.connector.versionzerorequests import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.decode.decodersettings import DecoderSettings
 from zkconsumer.errors import (
@@ -109,9 +110,8 @@ class SimpleConsumer:
         config: ConsumerConfig | None = None,
     ) -> None:
         if config is None:
-            server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             config = ConsumerConfig.without_group(
-                bootstrap_servers=server, client_id=client_id, socket_timeout_ms=timeout_ms
+                bootstrap_servers=server_address(host, port), client_id=client_id, socket_timeout_ms=timeout_ms
             )
         self._config = config
         self._broker = Broker(_UNKNOWN_ID, host, port)

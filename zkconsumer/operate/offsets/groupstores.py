@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar
 
 from zkconsumer.assembly.clusterchoice import open_group_reader
 from zkconsumer.config.consumerconfig import ConsumerConfig
+from zkconsumer.config.serveraddresses import server_address
 from zkconsumer.errors import (
     BrokerUnavailable,
     LeaderUnknown,
@@ -87,8 +88,7 @@ def broker_list(brokers: Sequence[Broker]) -> str:
     >>> broker_list([Broker(0, "b0", 9092), Broker(1, "::1", 9092)])
     'b0:9092,[::1]:9092'
     """
-    hosts = ((f"[{broker.host}]" if ":" in broker.host else broker.host, broker.port) for broker in brokers[:_NAMED])
-    return ",".join(f"{host}:{port}" for host, port in hosts)
+    return ",".join(server_address(broker.host, broker.port) for broker in brokers[:_NAMED])
 
 
 class Cluster:

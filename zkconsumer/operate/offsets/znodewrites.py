@@ -192,11 +192,10 @@ def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Operation],
     one that is newer than an offset may make it one of an earlier topic. ``ids`` is deleted first of all: it cannot be
     if a member has registered, and then nothing is.
     """
-    paths = GroupPaths(group)
+    paths, above = GroupPaths(group), _parents_of_records(group)
 
     def place(node: NodeChange) -> tuple[bool, bool, str]:
-        is_parent = node.path in _parents_of_records(group)
-        return not is_parent, not node.path.startswith(f"{paths.topics}/"), node.path
+        return node.path not in above, not node.path.startswith(f"{paths.topics}/"), node.path
 
     writes = sorted((node for node in nodes if node.after is not None), key=place)
     deletions = sorted((node for node in nodes if node.after is None), key=_depth, reverse=True)

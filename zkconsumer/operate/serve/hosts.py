@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from zkconsumer.config.serveraddresses import server_address
+
 _ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]/]+)):(?P<port>[0-9]{1,5})")
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]/]+))(?::[0-9]*)?")
 
@@ -18,7 +20,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return server_address(*self)
 
 
 def parse_address(text: str) -> Address:
